@@ -37,12 +37,6 @@ func (p *Pool) Size() int { return int(p.size) }
 // Held returns the credits given out to shares above one, at most Size.
 func (p *Pool) Held() int { return int(p.held) }
 
-// Members returns the number of shares.
-func (p *Pool) Members() int { return int(p.members) }
-
-// Holders returns the number of shares above one.
-func (p *Pool) Holders() int { return int(p.pairs + p.larger) }
-
 // Join makes s the share of a new connection: one credit.
 func (p *Pool) Join(s *Share) {
 	*s = Share{pool: p, limit: 1, held: 1, left: 1, spread: p.joined}

@@ -16,14 +16,15 @@ func TestNullAllocs(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
 	}
-	pooled, tracing := testConfig(), testConfig()
+	tracing := testConfig()
 	tracing.Trace = &rpc.Trace{
 		Registered: func(uint32, rpc.ChunkKind, int) {}, Sent: func(uint32, rpcrdma.Form, int) {}, Replied: func(uint32, int) {},
 		Ended: func(uint32, error) {}, Received: func(uint32, int) {}, Answered: func(uint32, int, int) {},
 	}
-	pooled.CreditPool = transport.NewCreditPool(100)
 	_, direct := pair(t, newEcho(), nil, nil)
-	_, shares := pair(t, newEcho(), pooled, nil)
+	_, pooled := startServer(t, newEcho(), poolConfig(100))
+	dial(t, pooled, nil) // the first one has Credits
+	shares := dial(t, pooled, nil)
 	_, traced := pair(t, newEcho(), tracing, tracing)
 	_, addr := startServer(t, newEcho(), nil)
 	again, err := redial.New(&redial.Config{Dial: func(ctx context.Context) (redial.Conn, error) {

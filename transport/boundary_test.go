@@ -1,88 +1,14 @@
 package transport_test
 
 import (
-	"bytes"
 	"errors"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
-	"github.com/stag-rdma/stag/transport/rpc"
 )
-
-// TestClientInlineEdge makes calls of every size around the peer's receive size: the
-// longest Send has exactly that many octets, header included (RFC 8797 Section 4.2).
-func TestClientInlineEdge(t *testing.T) {
-	const size = 2048
-	priv := rpcrdma.PrivateData{SendSize: size, RecvSize: size}.Append(nil)
-	var longest atomic.Int64
-	c := rawServer(t, rawConfig(priv, size), nil, func(p *rawPeer, h *rpcrdma.Header, msg []byte) {
-		longest.Store(max(longest.Load(), int64(h.Size()+len(msg))))
-		p.send(header(rpcrdma.Header{XID: h.XID}), rpcReply(h.XID, words(0, 0)...))
-	})
-	for n := size - 200; n <= size+8; n += 4 {
-		mustDo(t, c, &rpc.Call{Prog: testProg, Vers: testVers, Proc: procNull, Args: make([]byte, n)})
-		mustDo(t, c, itemCall(procSum, filled(n)))
-	}
-	if got := longest.Load(); got != size {
-		t.Errorf("longest Send of %d octets, but the peer takes %d", got, size)
-	}
-}
-
-// TestRoomToTheOctet offers a result exactly the memory it needs, and one unit less:
-// the former is used up, the latter is ERR_CHUNK and nothing is written, nor is
-// anything ever written beyond it (RFC 8166 Section 4.5.3).
-func TestRoomToTheOctet(t *testing.T) {
-	_, addr := startServer(t, newEcho(), nil)
-	p := rawClient(t, addr, rawConfig(plainPrivate(), 4096))
-	const item, list = 1001, 2000
-	for _, tt := range []struct {
-		name       string
-		proc, arg  uint32
-		need, less int
-		lists      func(c chunks.WriteChunk) chunks.Lists
-	}{
-		{"write chunk", procFill, item, item, 1, func(c chunks.WriteChunk) chunks.Lists {
-			return chunks.Lists{Write: []chunks.WriteChunk{c}}
-		}},
-		{"reply chunk", procList, list, 24 + 4*list, 1, func(c chunks.WriteChunk) chunks.Lists {
-			return chunks.Lists{Reply: c, HasReply: true}
-		}},
-	} {
-		for _, room := range []int{tt.need + 7, tt.need, tt.need - tt.less, tt.need - 4} {
-			mem := bytes.Repeat([]byte{0xa5}, tt.need+64)
-			whole := p.offer(mem, region.RemoteWrite)
-			first, rest := whole, whole
-			first.Length = 77
-			rest.Offset, rest.Length = 77, uint32(room-77)
-			p.send(header(rpcrdma.Header{XID: 9, Lists: tt.lists(chunks.WriteChunk{first, rest})}), rpcCall(9, tt.proc, words(tt.arg)...))
-			h, _ := p.recv()
-			used := h.Reply
-			if len(h.Write) > 0 {
-				used = h.Write[0]
-			}
-			tail := mem
-			switch {
-			case room < tt.need && (h.Type != rpcrdma.MsgTypeError || h.Err != rpcrdma.ErrChunk):
-				t.Errorf("%s with %d octets for %d: answer %+v", tt.name, room, tt.need, h)
-			case room >= tt.need && (h.Type == rpcrdma.MsgTypeError || int(used.Room()) != tt.need):
-				t.Errorf("%s with %d octets for %d: %d used, answer %+v", tt.name, room, tt.need, used.Room(), h)
-			}
-			if room >= tt.need {
-				tail = mem[tt.need:]
-				if tt.proc == procFill && (!bytes.Equal(mem[:item], filled(item)) || h.Write[0][0].Length != 77) {
-					t.Errorf("%s with %d octets: other octets, or other segments: %+v", tt.name, room, h.Write)
-				}
-			}
-			if bytes.Count(tail, []byte{0xa5}) != len(tail) {
-				t.Errorf("%s with %d octets for %d: written where nothing belongs", tt.name, room, tt.need)
-			}
-		}
-	}
-}
 
 func isProtocol(err error) bool {
 	_, ok := errors.AsType[*verbs.ProtocolError](err)

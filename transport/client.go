@@ -290,7 +290,7 @@ func (c *Config) backwardServer() (*Server, error) {
 		return nil, ofTransport(setting.Error("a client needs both Backward.Credits and Backward.Handler, or neither"))
 	}
 	own := *c
-	own.Limits.Allow, own.CreditPool, own.TLS = nil, nil, TLS{} // for servers only: here we have chosen the only peer
+	own.Limits.Allow, own.TLS = nil, TLS{} // for servers only: here we have chosen the only peer
 	s := &Server{Handler: c.Backward.Handler, Config: &own}
 	return s, s.init()
 }

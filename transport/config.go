@@ -30,14 +30,14 @@ type Config struct {
 	// Credits is the number of calls in flight on one connection: the number that a client
 	// requests, and the most that a server grants (RFC 8166 Section 3.3). If zero, 64; range 1 to
 	// 4096.
+	//
+	// All connections of a server or listener together have one credit for each 40 KiB of Limits.Memory, so that
+	// calls that wait take an eighth of it. Half of them go to the first connections, 51 by default, which are
+	// always granted Credits. All others share the other half according to load: a client that fills its window
+	// gets more, an equal part when there are not enough for all, and one that does not gets fewer. Each has one
+	// credit that does not count, so there may be more clients than credits. A client keeps its grant until its
+	// next call is answered: only a reply can lower it (RFC 8166 Section 3.3.1).
 	Credits int
-
-	// CreditPool, on servers and listeners, limits the calls in flight on all connections
-	// together, and distributes the credits according to load. Credits still limits each
-	// connection. If nil, there is one credit for each 40 KiB of Limits.Memory, so that calls that wait
-	// take an eighth of it. Half of them go to the first connections, 51 by default, which are always
-	// granted Credits; all others share the other half.
-	CreditPool *CreditPool
 
 	// InlineSend is the size in octets of the largest Send of this side, and InlineRecv that of
 	// its receive buffers, header included (RFC 8797 Section 4). If zero, 256 KiB for calls, that
@@ -336,9 +336,6 @@ func (c *Config) check() error {
 		setting.Time("Timeouts.Close", c.Timeouts.Close),
 		setting.Time("Timeouts.Pull", c.Timeouts.Pull),
 	), c.Startup.Check(), c.Reading.Check(), c.checkOwn(), c.checkGSS())
-	if p := c.CreditPool; err == nil && p != nil && p.n < 1 {
-		err = setting.Error("CreditPool has %d credits, want 1 or more", p.n)
-	}
 	if err == nil && c.RFC5666 != nil {
 		err = c.RFC5666.check()
 		if err == nil && c.Backward.Credits > 0 {

@@ -13,11 +13,11 @@ import (
 	"github.com/stag-rdma/stag/transport/rpc"
 )
 
-// poolConfig is a configuration whose connections share n credits.
-func poolConfig(n int) (*transport.Config, *transport.CreditPool) {
+// poolConfig is a configuration whose connections, but the first one, share n credits.
+func poolConfig(n int64) *transport.Config {
 	cfg := unwatched(testConfig())
-	cfg.CreditPool = transport.NewCreditPool(n)
-	return cfg, cfg.CreditPool
+	cfg.Limits.Memory = n * 80 << 10
+	return cfg
 }
 
 // pipeClients connects n clients to s over pipes.
@@ -41,8 +41,8 @@ func pipeClients(t *testing.T, s *transport.Server, n int) []*transport.Client {
 		}
 		served.Wait()
 		s.Close()
-		if st := s.Stats(); st.PoolHeld != 0 || s.Config.CreditPool.Stats().Connections != 0 {
-			t.Errorf("%d credits held by nobody: %+v", st.PoolHeld, s.Config.CreditPool.Stats())
+		if n := s.Stats().PoolHeld; n != 0 {
+			t.Errorf("%d credits held by nobody", n)
 		}
 	})
 	return clients
@@ -84,8 +84,7 @@ func TestCreditPool(t *testing.T) { synctest.Test(t, testCreditPool) }
 
 func testCreditPool(t *testing.T) {
 	const size, idle, busy = 96, 200, 3
-	cfg, pool := poolConfig(size)
-	s := &transport.Server{Handler: disk{newEcho()}, Config: cfg}
+	s := &transport.Server{Handler: disk{newEcho()}, Config: poolConfig(size)}
 	clients := pipeClients(t, s, idle+busy)
 	var wg sync.WaitGroup
 	for _, c := range clients {
@@ -100,11 +99,11 @@ func testCreditPool(t *testing.T) {
 	sums, held := make([]int, busy), 0
 	for range looks { // while they work, and long before they end
 		time.Sleep(5 * time.Millisecond)
-		st := pool.Stats()
-		if st.Held > size {
-			t.Errorf("%+v", st)
+		now := s.Stats().PoolHeld
+		if now > size {
+			t.Errorf("%d credits are held", now)
 		}
-		held += st.Held
+		held += now
 		for i, c := range clients[idle:] {
 			sums[i] += c.Stats().Credits
 		}
@@ -126,8 +125,8 @@ func testCreditPool(t *testing.T) {
 		t.Errorf("only %d of %d idle clients have one credit", ones, idle)
 	}
 	st := s.Stats()
-	if st.PoolCredits != size || st.PoolHeld > size || st.Calls != idle*41+busy*40+40*150 || pool.Stats().Connections != idle+busy {
-		t.Errorf("%+v, %+v", st, pool.Stats())
+	if st.PoolCredits != size || st.PoolHeld > size || st.Calls != idle*41+busy*40+40*150 || st.Connections != idle+busy {
+		t.Errorf("%+v", st)
 	}
 	t.Logf("%v credits of %d for the busy ones, %d held, at %d looks; %d of %d idle ones with one", sums, looks*size, held, looks, ones, idle)
 }
@@ -135,14 +134,16 @@ func testCreditPool(t *testing.T) {
 // TestAbsurdCredits: what a client asks for is never granted beyond the limit, and a
 // request for none is one for one (RFC 8166 Section 3.3.1); a refusal carries a grant too.
 func TestAbsurdCredits(t *testing.T) {
-	one, _ := poolConfig(100)
 	for _, tt := range []struct {
 		name string
 		cfg  *transport.Config
 		most uint32
-	}{{"alone", testConfig(), 64}, {"pool", one, 1}} {
+	}{{"alone", testConfig(), 64}, {"pool", poolConfig(100), 1}} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, addr := startServer(t, newEcho(), tt.cfg)
+			if tt.name == "pool" {
+				dial(t, addr, nil) // the first one has Credits
+			}
 			p := rawClient(t, addr, nil)
 			for i, ask := range []uint32{0, 1, 2, 1<<31 - 1, 1 << 31, 1<<32 - 1, 3, 0} {
 				xid, typ := uint32(i+1), uint32(0)
@@ -163,16 +164,18 @@ func TestAbsurdCredits(t *testing.T) {
 // TestOverCredit: a client that keeps far more calls in flight than it was granted loses
 // its connection, and with a pool sooner.
 func TestOverCredit(t *testing.T) {
-	one, _ := poolConfig(100)
 	for _, tt := range []struct {
 		name string
 		cfg  *transport.Config
 		most int
-	}{{"alone", unwatched(testConfig()), 2*64 + 1}, {"pool", one, 4}} {
+	}{{"alone", unwatched(testConfig()), 2*64 + 1}, {"pool", poolConfig(100), 4}} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newEcho()
 			h.enter = make(chan struct{}, 1000)
 			s, addr := startServer(t, h, tt.cfg)
+			if tt.name == "pool" {
+				dial(t, addr, nil)
+			}
 			p := rawClient(t, addr, nil)
 			for i := range 2*tt.most + 4 {
 				b := append(words(uint32(i), 1, 64, 0, 0, 0, 0), rpcCall(uint32(i), procBlock)...)

@@ -30,25 +30,16 @@ func rpcRefusals() []struct {
 	auth := func(s xdr.AuthStat) xdr.ReplyHeader {
 		return xdr.ReplyHeader{Denied: true, Reject: xdr.AuthError, AuthStat: s}
 	}
-	body := func(n int) xdr.Auth { return xdr.Auth{Flavor: xdr.AuthSys, Body: make([]byte, n)} }
-	groups := append(words(0, 0, 0, 0, 17), make([]byte, 4*17)...)
 	return []struct {
 		name string
 		msg  []byte
 		want xdr.ReplyHeader
 	}{
 		{"RPC version 1", call(func(h *xdr.CallHeader) { h.RPCVers = 1 }), xdr.ReplyHeader{Denied: true, Reject: xdr.RPCMismatch, Low: 2, High: 2}},
-		{"RPC version 2^32-1", call(func(h *xdr.CallHeader) { h.RPCVers = 1<<32 - 1 }), xdr.ReplyHeader{Denied: true, Reject: xdr.RPCMismatch, Low: 2, High: 2}},
 		{"credential of 401 octets", append(words(5, 0, 2, testProg, testVers, 0, 1, 401), make([]byte, 412)...), auth(xdr.AuthBadCred)},
 		{"verifier of 401 octets", append(words(5, 0, 2, testProg, testVers, 0, 0, 0, 0, 401), make([]byte, 404)...), auth(xdr.AuthBadVerf)},
-		{"credential of 400 octets of nothing", call(func(h *xdr.CallHeader) { h.Cred = body(400) }), auth(xdr.AuthBadCred)},
-		{"17 groups", call(func(h *xdr.CallHeader) { h.Cred = xdr.Auth{Flavor: xdr.AuthSys, Body: groups} }), auth(xdr.AuthBadCred)},
-		{"AUTH_NONE with a body", call(func(h *xdr.CallHeader) { h.Cred.Body = []byte{1} }), auth(xdr.AuthBadCred)},
 		{"verifier with a body", call(func(h *xdr.CallHeader) { h.Verf.Body = []byte{1} }), auth(xdr.AuthBadVerf)},
-		{"AUTH_SHORT", call(func(h *xdr.CallHeader) { h.Cred.Flavor = xdr.AuthShort }), auth(xdr.AuthRejectedCred)},
-		{"AUTH_DH", call(func(h *xdr.CallHeader) { h.Cred.Flavor = xdr.AuthDH }), auth(xdr.AuthBadCred)},
 		{"RPCSEC_GSS", call(func(h *xdr.CallHeader) { h.Cred = gssCred(1) }), auth(xdr.AuthBadCred)},
-		{"flavour 99", call(func(h *xdr.CallHeader) { h.Cred.Flavor = 99 }), auth(xdr.AuthBadCred)},
 		{"unknown program", call(func(h *xdr.CallHeader) { h.Prog = 1 }), xdr.ReplyHeader{Accept: xdr.ProgUnavail}},
 		{"unknown version", call(func(h *xdr.CallHeader) { h.Vers = 9 }), xdr.ReplyHeader{Accept: xdr.ProgMismatch, Low: testVers, High: testVers}},
 		{"unknown procedure", call(func(h *xdr.CallHeader) { h.Proc = 99 }), xdr.ReplyHeader{Accept: xdr.ProcUnavail}},

@@ -133,16 +133,12 @@ const (
 // Limits restricts what clients can take from a server. Zero fields mean the defaults.
 type Limits struct {
 	// MaxLogs limits the number of logs, and MaxOctets the total size of their rings in octets. If
-	// zero, 1024 and 1 GiB.
+	// zero, 1024 and 1 GiB. One host may have an eighth and a quarter of them: the logs that were made
+	// for it count, wherever they are used from and whatever has become of them. A host is an address
+	// without its port; clients behind one address share its limits. There is no limit for loopback addresses
+	// and peers without an IP address, which may stand for any number of clients.
 	MaxLogs   int
 	MaxOctets uint64
-	// ClientLogs and ClientOctets limit how much of this one host may have: the logs that were made
-	// for it count, wherever they are used from and whatever has become of them. A host is an address
-	// without its port; clients behind one address share its limits. If zero, an eighth of MaxLogs and
-	// a quarter of MaxOctets, and no limit for loopback addresses and peers without an IP address,
-	// which may stand for any number of clients. If negative, no limit.
-	ClientLogs   int
-	ClientOctets int64
 	// Capacity is the size in octets of a ring if its owner asks for no size. MaxCapacity is the size
 	// of the largest ring: an owner who asks for more gets that. Both are at least 4096 and rounded down
 	// to a multiple of 64. If zero, 1 MiB, or MaxCapacity if that is less, and 64 MiB.

@@ -12,17 +12,17 @@ import (
 // Names, logs and octets are bounded; a large wish is cut down.
 func TestQuota(t *testing.T) {
 	ps := &push.Server{Store: newMemStore(), Limits: push.Limits{
-		MaxLogs: 4, MaxOctets: 3 * 8192, MaxCapacity: 8192, ClientLogs: -1, ClientOctets: -1,
+		MaxLogs: 4, MaxOctets: 3 * 8192, MaxCapacity: 8192,
 	}}
 	defer ps.Close(context.Background())
 	for _, name := range []string{"a", "b", "c"} {
-		r := ask(ps, "192.0.2.1:1", openArgs{Name: name, Secret: push.Secret{1}, Capacity: 1 << 40})
+		r := ask(ps, "127.0.0.1:1", openArgs{Name: name, Secret: push.Secret{1}, Capacity: 1 << 40})
 		if r.Status != push.StatusOK || r.Opened.Answer.Capacity != 8192 {
 			t.Fatal(r.Status, r.Opened.Answer.Capacity)
 		}
 	}
 	for range 2 {
-		if r := ask(ps, "192.0.2.2:1", openArgs{Name: "late", Secret: push.Secret{1}}); r.Status != push.StatusFull {
+		if r := ask(ps, "127.0.0.1:2", openArgs{Name: "late", Secret: push.Secret{1}}); r.Status != push.StatusFull {
 			t.Error("more than there is room for:", r.Status)
 		}
 	}

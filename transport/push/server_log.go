@@ -182,23 +182,12 @@ func (s *Server) taken(host string) (logs int, octets uint64) {
 	return logs, octets
 }
 
-// client returns the limits for a host, by the same rules as transport.ClientLimits.
+// client returns the limits for a host: none for one that may stand for any number of clients.
 func (l *Limits) client(host string) (logs int, octets uint64) {
-	local := peeraddr.Many(host)
-	logs, octets = math.MaxInt, math.MaxUint64
-	switch {
-	case l.ClientLogs > 0:
-		logs = l.ClientLogs
-	case l.ClientLogs == 0 && !local:
-		logs = max(l.MaxLogs/logsShare, 1)
+	if peeraddr.Many(host) {
+		return math.MaxInt, math.MaxUint64
 	}
-	switch {
-	case l.ClientOctets > 0:
-		octets = uint64(l.ClientOctets)
-	case l.ClientOctets == 0 && !local:
-		octets = max(l.MaxOctets/octetsShare, 1)
-	}
-	return logs, octets
+	return max(l.MaxLogs/logsShare, 1), max(l.MaxOctets/octetsShare, 1)
 }
 
 // full logs what there is no room for and returns StatusFull. The caller holds s.mu.
@@ -553,7 +542,7 @@ func (s *Server) attach(c *rdmap.Conn, sess *session) (*commitlog.Answer, error)
 }
 
 // mostReads limits the READs that run at a time, most of which wait for records. One log, and one host with all its logs
-// by the rules of Limits.ClientLogs, may have one in so many.
+// unless it may stand for any number of clients, may have one in so many.
 const (
 	mostReads      = 64
 	readsShare     = 8

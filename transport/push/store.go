@@ -24,7 +24,7 @@ func ownerOf(s *Secret) Owner { return sha256.Sum256(s[:]) }
 // Origin says for whom a log was made.
 type Origin struct {
 	Owner Owner
-	Host  string // whose share the log takes (a result of peeraddr.Share), "" if unknown: see Limits.ClientLogs
+	Host  string // whose share the log takes (a result of peeraddr.Share), "" if unknown: see Limits.MaxLogs
 }
 
 // Store keeps the logs of a server. The server never calls two methods at the same time for the

@@ -103,9 +103,8 @@ type SecurityStats struct {
 type AdmissionStats struct {
 	// Credits is the latest grant (client) or the grant of new replies (server).
 	Credits int
-	// PoolCredits is the number of credits that the connections of a server or listener share: the size of
-	// Config.CreditPool, or of the pool that stands in for it. PoolHeld is how many of them clients have now,
-	// including those of other servers that share it.
+	// PoolCredits is the number of credits that the connections of a server or listener share: see
+	// Config.Credits. PoolHeld is how many of them clients have now.
 	PoolCredits, PoolHeld int
 	// Waited counts calls that had to wait for Limits.Memory or Limits.Pulls, or for their client's
 	// part of these. Waiting is the number of calls that wait now, at a client for a credit; Pulls the number

@@ -5,7 +5,7 @@ import "github.com/stag-rdma/stag/xdr"
 // checker walks octets as a plan says and allocates nothing.
 type checker struct {
 	d     xdr.Decoder
-	lim   Limits
+	lim   limits
 	mem   int    // octets of memory that the value will take
 	depth int    // nesting at the cursor
 	deep  bool   // the walk has failed because it was above its limit
@@ -30,7 +30,7 @@ func (c *checker) walk(p *plan) bool {
 	case formBool:
 		c.d.Bool()
 	case formOpaque:
-		c.alloc(2, len(c.d.Opaque(c.lim.MaxOctets)))
+		c.alloc(2, len(c.d.Opaque(c.lim.octets)))
 	case formFixed:
 		c.d.FixedOpaque(p.n)
 		c.alloc(1, p.n)
@@ -42,7 +42,7 @@ func (c *checker) walk(p *plan) bool {
 
 // nested checks a value that holds others, one level down.
 func (c *checker) nested(p *plan) {
-	if c.depth++; c.depth > c.lim.MaxDepth {
+	if c.depth++; c.depth > c.lim.depth {
 		c.deep = true
 		c.d.Fail(xdr.ErrRange)
 		return
@@ -51,7 +51,7 @@ func (c *checker) nested(p *plan) {
 	c.stop = stop && p.form == formStruct // an item elsewhere is not the one of the type
 	switch p.form {
 	case formSlice:
-		n := c.d.Count(c.lim.MaxOctets, p.elem.min)
+		n := c.d.Count(c.lim.octets, p.elem.min)
 		if c.alloc(int(p.elem.typ.Size()), n) {
 			c.elements(p.elem, n)
 		}
@@ -145,7 +145,7 @@ func (c *checker) unsigned(p *plan) {
 // alloc counts n items of size octets and reports whether the memory is within
 // its limit.
 func (c *checker) alloc(size, n int) bool {
-	if size > 0 && n > (c.lim.MaxMemory-c.mem)/size {
+	if size > 0 && n > (c.lim.memory-c.mem)/size {
 		c.d.Fail(xdr.ErrRange)
 		return false
 	}

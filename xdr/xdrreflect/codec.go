@@ -2,14 +2,12 @@ package xdrreflect
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
 	"runtime"
 
 	goxdr "github.com/rasky/go-xdr/xdr2"
-	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/xdr"
 )
 
@@ -19,56 +17,37 @@ var ErrType = errors.New("no xdr form")
 // ErrNil: a nil pointer where XDR has no way to say so. A fault of the program.
 var ErrNil = errors.New("nil pointer that is not optional")
 
-// Limits bound one Marshal or Unmarshal. A zero field means its default; a negative one is an error.
-// Exceeding one is xdr.ErrRange.
-type Limits struct {
-	// MaxOctets is the largest encoded size. If zero, the default of 4 MiB.
-	MaxOctets int
-
-	// MaxMemory is how many octets of memory a decoded value may take:
-	// elements of slices at their size in Go, strings and opaques twice
-	// their length, targets of pointers. If zero, the default of 16 MiB.
-	MaxMemory int
-
-	// MaxDepth is how deep values may be nested, one level for each array,
-	// slice, pointer and structure; an element of a linked list takes two.
-	// If zero, the default of 10,000.
-	MaxDepth int
+// limits bound one Marshal or Unmarshal. Exceeding one is xdr.ErrRange.
+type limits struct {
+	octets int // the largest encoded size
+	// memory is how many octets a decoded value may take: elements of slices at their size in Go, strings and opaques
+	// twice their length, targets of pointers.
+	memory int
+	// depth is how deep values may be nested, one level for each array, slice, pointer and structure; an element of a
+	// linked list takes two.
+	depth int
 }
 
-// fill returns l with the defaults in place. An error says which limit is out of range.
-func (l Limits) fill() (Limits, error) {
-	err := setting.Check(
-		setting.Count("MaxOctets", l.MaxOctets), setting.Count("MaxMemory", l.MaxMemory), setting.Count("MaxDepth", l.MaxDepth),
-	)
-	if err != nil {
-		return l, fmt.Errorf("xdrreflect: %w", err)
-	}
-	l.MaxOctets = cmp.Or(l.MaxOctets, 4<<20)
-	l.MaxMemory = cmp.Or(l.MaxMemory, 16<<20)
-	l.MaxDepth = cmp.Or(l.MaxDepth, 10_000)
-	return l, nil
-}
+// defaults are the limits of the package; only tests have others.
+var defaults = limits{octets: 4 << 20, memory: 16 << 20, depth: 10_000}
 
-// Marshal returns the XDR form of v, with the default [Limits]. v is a value
-// or a pointer to one.
+// Marshal returns the XDR form of v, a value or a pointer to one: at most 4 MiB, nested at most 10,000 deep.
 //
 // Errors wrap [ErrType], [ErrNil], or xdr.ErrRange for a number that does not
 // fit 32 bits and for a value beyond the limits; a value that contains itself
 // is such a one.
-func Marshal(v any) ([]byte, error) { return Limits{}.Marshal(v) }
+func Marshal(v any) ([]byte, error) { return defaults.marshal(v) }
 
-// Unmarshal reads the XDR form of *v from the start of b, with the default
-// [Limits], and returns a view of the octets after it. v is a non-nil
-// pointer. It borrows b and copies what it keeps.
+// Unmarshal reads the XDR form of *v from the start of b, and returns a view of the octets after it. v is a non-nil
+// pointer. It borrows b and copies what it keeps. It takes at most 4 MiB, which become at most 16 MiB of memory, nested
+// at most 10,000 deep.
 //
 // *v is set to its zero value first: nothing of an earlier value remains. On
 // error it is left as it was. Octets that do not fit the type are a
 // *xdr.DecodeError; a type that does not fit XDR wraps [ErrType].
-func Unmarshal(b []byte, v any) (rest []byte, err error) { return Limits{}.Unmarshal(b, v) }
+func Unmarshal(b []byte, v any) (rest []byte, err error) { return defaults.unmarshal(b, v) }
 
-// Marshal is the function Marshal with other limits.
-func (l Limits) Marshal(v any) ([]byte, error) {
+func (l limits) marshal(v any) ([]byte, error) {
 	rv := reflect.ValueOf(v)
 	if !rv.IsValid() {
 		return nil, fmt.Errorf("xdrreflect: marshal of nil: %w", ErrNil)
@@ -77,20 +56,16 @@ func (l Limits) Marshal(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l, err = l.fill(); err != nil {
-		return nil, err
-	}
 	var b []byte
-	l.nested(func(l Limits) (deep bool) {
-		b, deep, err = l.marshal(v, p, rv)
+	l.nested(func(l limits) (deep bool) {
+		b, deep, err = l.marshalAs(v, p, rv)
 		return deep
 	})
 	return b, err
 }
 
-// marshal is Marshal of v, which rv stands for, with limits that are filled in. deep says that it has failed for
-// MaxDepth.
-func (l Limits) marshal(v any, p *plan, rv reflect.Value) (b []byte, deep bool, err error) {
+// marshalAs marshals v, which rv stands for. deep says that it has failed for its depth.
+func (l limits) marshalAs(v any, p *plan, rv reflect.Value) (b []byte, deep bool, err error) {
 	s := sizer{lim: l}
 	if err := s.walk(p, rv); err != nil {
 		return nil, s.deep, fmt.Errorf("xdrreflect: marshal of %v: %w", rv.Type(), err)
@@ -103,8 +78,7 @@ func (l Limits) marshal(v any, p *plan, rv reflect.Value) (b []byte, deep bool, 
 	return w.Bytes(), false, nil
 }
 
-// Unmarshal is the function Unmarshal with other limits.
-func (l Limits) Unmarshal(b []byte, v any) (rest []byte, err error) {
+func (l limits) unmarshal(b []byte, v any) (rest []byte, err error) {
 	rv := reflect.ValueOf(v)
 	if rv.Kind() != reflect.Pointer || rv.IsNil() {
 		return nil, fmt.Errorf("xdrreflect: unmarshal into %T, not a pointer to a value: %w", v, ErrType)
@@ -113,18 +87,15 @@ func (l Limits) Unmarshal(b []byte, v any) (rest []byte, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if l, err = l.fill(); err != nil {
-		return nil, err
-	}
-	l.nested(func(l Limits) (deep bool) {
-		rest, deep, err = l.unmarshal(b, v, p)
+	l.nested(func(l limits) (deep bool) {
+		rest, deep, err = l.unmarshalAs(b, v, p)
 		return deep
 	})
 	return rest, err
 }
 
-// unmarshal is Unmarshal into *v with limits that are filled in. deep says that it has failed for MaxDepth.
-func (l Limits) unmarshal(b []byte, v any, p *plan) (rest []byte, deep bool, err error) {
+// unmarshalAs unmarshals into *v. deep says that it has failed for its depth.
+func (l limits) unmarshalAs(b []byte, v any, p *plan) (rest []byte, deep bool, err error) {
 	n, deep, err := l.check(b, p)
 	if err != nil {
 		return nil, deep, err
@@ -138,8 +109,8 @@ func (l Limits) unmarshal(b []byte, v any, p *plan) (rest []byte, deep bool, err
 }
 
 // check walks b as p says and returns the octets that the value takes.
-func (l Limits) check(b []byte, p *plan) (n int, deep bool, err error) {
-	c := checker{d: xdr.NewDecoder(b[:min(len(b), l.MaxOctets)]), lim: l}
+func (l limits) check(b []byte, p *plan) (n int, deep bool, err error) {
+	c := checker{d: xdr.NewDecoder(b[:min(len(b), l.octets)]), lim: l}
 	if c.walk(p) {
 		return c.d.Offset(), false, nil
 	}
@@ -147,7 +118,7 @@ func (l Limits) check(b []byte, p *plan) (n int, deep bool, err error) {
 		c.where = p.typ.String()
 	}
 	err = c.d.ErrIn(c.where)
-	if len(b) > l.MaxOctets { // what is short then is our bound, not the input
+	if len(b) > l.octets { // what is short then is our bound, not the input
 		err = &xdr.DecodeError{Field: c.where, Off: c.d.Offset(), Err: xdr.ErrRange}
 	}
 	return 0, c.deep, err
@@ -164,7 +135,7 @@ func agree(got, want int, err error) error {
 	return nil
 }
 
-// shallow is the nesting that is read on the stack of the caller, in levels as in Limits.MaxDepth. Each takes about
+// shallow is the nesting that is read on the stack of the caller, in levels as in limits.depth. Each takes about
 // 400 octets of it, so these fit the 32 KiB that goroutines with a handler have anyway.
 const shallow = 64
 
@@ -189,11 +160,11 @@ func apart(f func()) {
 
 // nested runs f here with limits that allow a shallow nesting. If f says that this was not enough, it runs apart with all
 // that l allows.
-func (l Limits) nested(f func(Limits) (deep bool)) {
-	most := l.MaxDepth
-	l.MaxDepth = min(most, shallow)
+func (l limits) nested(f func(limits) (deep bool)) {
+	most := l.depth
+	l.depth = min(most, shallow)
 	if f(l) && most > shallow {
-		l.MaxDepth = most
+		l.depth = most
 		apart(func() { f(l) })
 	}
 }

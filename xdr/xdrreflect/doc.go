@@ -40,7 +40,7 @@
 // Limits. go-xdr allocates what a count word says and recurses as deep as a
 // list is long. So the octets are walked first, against the type, with the
 // bounded cursor of package xdr: lengths, ranges, nesting and the memory that
-// the value will take ([Limits]). Only what passes is given to go-xdr, and
+// the value will take (see [Unmarshal]). Only what passes is given to go-xdr, and
 // what does not pass has allocated nothing and left the target as it was.
 //
 // All functions are safe for concurrent use. Results share no memory with the

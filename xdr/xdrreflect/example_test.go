@@ -2,7 +2,6 @@ package xdrreflect_test
 
 import (
 	"fmt"
-	"reflect"
 
 	"github.com/stag-rdma/stag/xdr/xdrreflect"
 )
@@ -27,24 +26,4 @@ func Example() {
 	// Output:
 	// 000000022f61000000000001000000052f686f6d6500000000000000
 	// /a /home 0 <nil>
-}
-
-func ExampleSplitOf() {
-	type put struct {
-		Key   string
-		Value []byte `xdr:"ddp"`
-	}
-	s, err := xdrreflect.SplitOf(reflect.TypeFor[put]())
-	if err != nil {
-		panic(err)
-	}
-	b, pos, value, _ := s.Marshal(&put{"key", []byte("value")})
-	fmt.Printf("%x, %d octets belong at %d\n", b, len(value), pos)
-
-	var got put
-	err = s.Unmarshal(b, value, &got)
-	fmt.Printf("%s %s %v\n", got.Key, got.Value, err)
-	// Output:
-	// 000000036b65790000000005, 5 octets belong at 12
-	// key value <nil>
 }

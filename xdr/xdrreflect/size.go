@@ -10,7 +10,7 @@ import (
 // sizer walks a value and adds up what it takes on the wire, before go-xdr
 // recurses through it.
 type sizer struct {
-	lim   Limits
+	lim   limits
 	n     int
 	depth int
 	deep  bool // the walk has failed because it was above its limit
@@ -41,7 +41,7 @@ func (s *sizer) walk(p *plan, v reflect.Value) error {
 
 // nested adds a value that holds others, one level down.
 func (s *sizer) nested(p *plan, v reflect.Value) error {
-	if s.depth++; s.depth > s.lim.MaxDepth {
+	if s.depth++; s.depth > s.lim.depth {
 		s.deep = true
 		return errRange("nesting", s.depth)
 	}
@@ -122,14 +122,14 @@ func (s *sizer) word(inRange bool) error {
 
 // octets adds n octets and their pad.
 func (s *sizer) octets(n int) error {
-	if n > s.lim.MaxOctets {
+	if n > s.lim.octets {
 		return errRange("octets", n)
 	}
 	return s.add(n + xdr.Pad(n))
 }
 
 func (s *sizer) add(n int) error {
-	if s.n += n; s.n > s.lim.MaxOctets {
+	if s.n += n; s.n > s.lim.octets {
 		return errRange("octets", s.n)
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 )
 
 // Split encodes and decodes the values of a structure whose item, the member with the tag `xdr:"ddp"`, is not
-// copied. It is safe for concurrent use. The limits are the defaults of [Limits], for what is not the item.
+// copied. It is safe for concurrent use. The limits of [Unmarshal] hold for what is not the item.
 type Split struct {
 	typ  reflect.Type
 	plan *plan
@@ -96,50 +96,46 @@ func (s *Split) Find(b []byte) (rest []byte, ok bool) {
 	if s.at == nil {
 		return nil, false
 	}
-	lim, _ := Limits{}.fill() // the defaults are in range
-	most := lim.MaxDepth
-	lim.MaxDepth = shallow
+	lim := defaults
+	lim.depth = shallow
 	rest, ok, deep := s.find(b, lim)
 	if deep {
-		lim.MaxDepth = most
-		rest, ok = s.findApart(b, lim)
+		rest, ok = s.findApart(b)
 	}
 	return rest, ok
 }
 
-func (s *Split) find(b []byte, lim Limits) (rest []byte, ok, deep bool) {
+func (s *Split) find(b []byte, lim limits) (rest []byte, ok, deep bool) {
 	c := checker{d: xdr.NewDecoder(b), lim: lim, stop: true}
 	c.walk(s.plan)
 	return c.d.Rest(), c.there, c.deep
 }
 
 // findApart is a function of its own because its closure allocates, which Find does not.
-func (s *Split) findApart(b []byte, lim Limits) (rest []byte, ok bool) {
-	apart(func() { rest, ok, _ = s.find(b, lim) })
+func (s *Split) findApart(b []byte) (rest []byte, ok bool) {
+	apart(func() { rest, ok, _ = s.find(b, defaults) })
 	return rest, ok
 }
 
 // Memory returns how many octets Unmarshal of b, without an item of its own, takes beyond b: those of the value, as
-// [Limits].MaxMemory counts them, and of copies. Of octets that do not decode it makes no value. It allocates nothing for a
+// the limit of [Unmarshal] counts them, and of copies. Of octets that do not decode it makes no value. It allocates nothing for a
 // value that is not nested deeply.
 func (s *Split) Memory(b []byte) int {
-	lim, _ := Limits{}.fill() // the defaults are in range
-	most := lim.MaxDepth
-	lim.MaxDepth = shallow
+	lim := defaults
+	lim.depth = shallow
 	n, deep := s.memory(b, lim)
 	if deep {
-		lim.MaxDepth = most
-		n = s.memoryApart(b, lim)
+		n = s.memoryApart(b)
 	}
 	return n
 }
 
-func (s *Split) memory(b []byte, lim Limits) (n int, deep bool) {
+func (s *Split) memory(b []byte, lim limits) (n int, deep bool) {
 	c := checker{d: xdr.NewDecoder(b), lim: lim, stop: true, skip: true}
 	whole := c.walk(s.plan)
 	n = int(s.typ.Size())
 	copied := len(b) - c.data
-	if copied > lim.MaxOctets { // refused for its length, before anything is made
+	if copied > lim.octets { // refused for its length, before anything is made
 		return n, c.deep
 	}
 	if whole {
@@ -152,8 +148,8 @@ func (s *Split) memory(b []byte, lim Limits) (n int, deep bool) {
 }
 
 // memoryApart is a function of its own because its closure allocates, as findApart.
-func (s *Split) memoryApart(b []byte, lim Limits) (n int) {
-	apart(func() { n, _ = s.memory(b, lim) })
+func (s *Split) memoryApart(b []byte) (n int) {
+	apart(func() { n, _ = s.memory(b, defaults) })
 	return n
 }
 
@@ -206,8 +202,8 @@ func (s *Split) Unmarshal(b, item []byte, v any) error {
 	if err := d.ErrIn(s.typ.String()); err != nil {
 		return err
 	}
-	if lim, _ := (Limits{}).fill(); pos+d.Len() > lim.MaxOctets { // before it is copied
-		return &xdr.DecodeError{Field: s.typ.String(), Off: lim.MaxOctets, Err: xdr.ErrRange}
+	if pos+d.Len() > defaults.octets { // before it is copied
+		return &xdr.DecodeError{Field: s.typ.String(), Off: defaults.octets, Err: xdr.ErrRange}
 	}
 	rest := make([]byte, pos, pos+d.Len())
 	copy(rest, b)

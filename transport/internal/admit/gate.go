@@ -1,7 +1,6 @@
 package admit
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -45,7 +44,7 @@ const (
 	looks   = 4 // within hurry
 )
 
-// Config holds the settings of a Gate, all of them set but Allow and Pool.
+// Config holds the settings of a Gate, all of them set but Allow.
 type Config struct {
 	Allow  func(net.Addr) bool   // nil: all
 	Limits func(net.Addr) Limits // of the client with an address
@@ -53,8 +52,7 @@ type Config struct {
 	Conns, Pulls int
 	Memory       int64 // octets
 
-	Credits, InlineRecv, MaxPayload int   // of each connection
-	Pool                            *Pool // nil: the gate has one of its own
+	Credits, InlineRecv, MaxPayload int // of each connection
 
 	Pull, Startup time.Duration // timeouts
 	Logger        *zap.Logger
@@ -103,13 +101,10 @@ const waitingCall = Page + 1<<10
 // may have waiting takes an eighth of Limits.Memory: one half for the first connections, because a window that
 // has to grow makes calls wait behind a slow one, the other half shared by the rest according to load.
 func (g *Gate) Credits() *Pool {
-	if p := g.cfg.Pool; p != nil {
-		return p
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	// The first one gets all that it is configured for, also if that is more than the half.
-	if g.full > 0 && (g.full+1)*g.cfg.Credits > g.pool.Stats().Size {
+	if g.full > 0 && (g.full+1)*g.cfg.Credits > g.pool.pool.Size() {
 		return g.pool
 	}
 	g.full++
@@ -168,7 +163,7 @@ func New(cfg Config, ctr *memory.Counters) *Gate {
 			Patience: cfg.Pull, Hurry: min(hurry, cfg.Pull), Rate: MinRate,
 		}),
 		cfg: cfg, ctr: ctr, log: accept.Sampled(cfg.Logger), telling: make(chan struct{}, refusals),
-		pool: NewPool(int(min(cfg.Memory/8/2/waitingCall, math.MaxInt32))),
+		pool: &Pool{pool: credits.NewPool(uint32(min(max(cfg.Memory/8/2/waitingCall, 1), math.MaxInt32)))},
 	}
 }
 
@@ -260,8 +255,9 @@ func (g *Gate) Refuses(req *rpc.Request, resp *rpc.Response, n int) bool {
 func (g *Gate) AddStats(s *rpc.Stats) {
 	now := g.Budget.Stats()
 	s.Held, s.Waited, s.Waiting, s.Pulls = now.Held, now.Waited, now.Waiting, now.Pulls
-	p := cmp.Or(g.cfg.Pool, g.pool).Stats()
-	s.PoolCredits, s.PoolHeld = p.Size, p.Held
+	g.pool.mu.Lock()
+	defer g.pool.mu.Unlock()
+	s.PoolCredits, s.PoolHeld = g.pool.pool.Size(), g.pool.pool.Held()
 }
 
 // Stranger logs that a connection ended before it could carry calls, unless it was refused, which is
@@ -302,22 +298,6 @@ func (g *Gate) Ended(err error) error {
 type Pool struct {
 	mu   shared.Mutex
 	pool credits.Pool
-}
-
-// NewPool returns a pool of n credits, at least 1.
-func NewPool(n int) *Pool {
-	return &Pool{pool: credits.NewPool(uint32(min(max(n, 1), 1<<31-1)))}
-}
-
-// PoolStats says how many credits there are and clients have, how many connections share them, and how many have more
-// than the one that each has anyway.
-type PoolStats struct{ Size, Held, Connections, Holders int }
-
-// Stats returns the current state.
-func (p *Pool) Stats() PoolStats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return PoolStats{Size: p.pool.Size(), Held: p.pool.Held(), Connections: p.pool.Members(), Holders: p.pool.Holders()}
 }
 
 // Join adds a connection.
