@@ -291,22 +291,3 @@ func (cfg *Config) wake() {
 		c.wake()
 	}
 }
-
-// Memory is what a Config has registered.
-type Memory struct {
-	Receives, Copied, Payloads int64 // octets now
-	Limit                      int64
-}
-
-// Registered returns what is registered now.
-func (cfg *Config) Registered() Memory {
-	if cfg == nil {
-		cfg = &defaults
-	}
-	cfg.mu.Lock()
-	defer cfg.mu.Unlock()
-	return Memory{
-		Receives: cfg.receive.used, Copied: cfg.copied.used, Payloads: cfg.payload.used,
-		Limit: cfg.receive.limit + cfg.copied.limit + cfg.payload.limit,
-	}
-}

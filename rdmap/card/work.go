@@ -19,7 +19,6 @@ type sending struct {
 	reading int       // Reads posted
 	flushed bool      // work comes back because the connection has ended
 	moved   time.Time // when something came or went
-	bounced uint64
 }
 
 // receiving is the receiving half. Conn.mu guards it.
@@ -244,9 +243,6 @@ func (c *Conn) prepare(w *work) (r wr, ok bool, err error) {
 		if !read {
 			copy(mem[copy(mem, w.Head):], w.Body)
 		}
-		if w.n > verbs.CopyLimit {
-			c.bounced += uint64(w.n)
-		}
 		add(w.slot.in.reg.lkey, mem)
 	default:
 		if n := len(w.Head); n > 0 {
@@ -434,12 +430,4 @@ func (c *Conn) freeSlots() {
 	for _, s := range list {
 		c.dev.give(s)
 	}
-}
-
-// Bounced returns how many octets of payloads that are longer than verbs.CopyLimit were copied on their way to or from the
-// card.
-func (c *Conn) Bounced() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.bounced
 }
