@@ -21,6 +21,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 	"github.com/stag-rdma/stag/nfsdemo/server"
+	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -556,7 +557,7 @@ func TestHostileServers(t *testing.T) {
 			if rdma && len(x.flags) > 1 && x.flags[0] == "--max-names" {
 				continue // the client is the same: once is enough for the slow ones
 			}
-			if backendtest.Race && x.name == "a wide directory on each level" {
+			if region.RaceDetector && x.name == "a wide directory on each level" {
 				continue // two million names
 			}
 			t.Run(fmt.Sprintf("%s rdma=%v", x.name, rdma), func(t *testing.T) {

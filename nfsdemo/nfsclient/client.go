@@ -249,25 +249,19 @@ func New(ctx context.Context, caller rpc.Caller, root nfs3.FileHandle, export st
 		root:   &Node{Path: export, FH: root},
 		export: export,
 	}
-	if err := c.start(ctx); err != nil {
+	if err = c.call(ctx, nfs3.ProcFSInfo, &nfs3.FSInfoArgs{Handle: root}, &c.info); err == nil {
+		err = c.Refresh(ctx, c.root)
+	}
+	if err != nil {
 		caller.Close() //nolint:errcheck // the first error counts
 		return nil, pathErr("mount", export, err)
-	}
-	return c, nil
-}
-
-// start asks what the server can do.
-func (c *Client) start(ctx context.Context) error {
-	args := nfs3.FSInfoArgs{Handle: c.root.FH}
-	if err := c.call(ctx, nfs3.ProcFSInfo, &args, &c.info); err != nil {
-		return err
 	}
 	block := func(most, pref uint32) *freeList {
 		n := min(uint32(c.cfg.MaxBlock), most, cmp.Or(pref, most))
 		return &freeList{int(cmp.Or(n, 4096)), make(chan []byte, 2*c.cfg.InFlight)} // 4 KiB if the server's limits are useless
 	}
 	c.reads, c.writes = block(c.info.RTMax, c.info.RTPref), block(c.info.WTMax, c.info.WTPref)
-	return c.Refresh(ctx, c.root)
+	return c, nil
 }
 
 // Info returns the result of FSINFO.
@@ -338,8 +332,10 @@ func (c *Client) send(ctx context.Context, proc nfs3.Proc, call *rpc.Call, parse
 		if time.Until(until) < delay {
 			return err
 		}
-		if err := sleep(ctx, delay); err != nil {
-			return err
+		select {
+		case <-time.After(delay):
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 }
@@ -367,18 +363,6 @@ func (e *badResults) Error() string {
 	return "the server's answer to " + e.proc.String() + " cannot be decoded: " + e.err.Error()
 }
 func (e *badResults) Unwrap() []error { return []error{ErrBadReply, e.err} }
-
-// sleep waits for d or the end of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
 
 // Node is a file on the server: its handle, and the path and attributes with which it was found. It
 // belongs to the caller; only methods that say so update it.

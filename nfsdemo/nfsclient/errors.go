@@ -1,6 +1,7 @@
 package nfsclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,20 +22,13 @@ type StatusError struct {
 
 // Error names the status as RFC 1813 Section 2.6 does.
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("%s (%s answered %s)", statusText(e.Status), e.Proc, e.Status.String())
+	return fmt.Sprintf("%s (%s answered %s)", cmp.Or(statusTexts[e.Status], "unknown status"), e.Proc, e.Status.String())
 }
 
 // Unwrap returns the status.
 func (e *StatusError) Unwrap() error { return e.Status }
 
-// statusText describes a status in plain words.
-func statusText(s nfs3.Status) string {
-	if t := statusTexts[s]; t != "" {
-		return t
-	}
-	return "unknown status"
-}
-
+// statusTexts describe statuses in plain words.
 var statusTexts = map[nfs3.Status]string{
 	nfs3.ErrPerm: "operation not permitted", nfs3.ErrNoEnt: "no such file or directory",
 	nfs3.ErrIO: "input/output error on the server", nfs3.ErrNXIO: "no such device", nfs3.ErrAcces: "permission denied",

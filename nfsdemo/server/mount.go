@@ -34,7 +34,10 @@ func (s *Server) serveMount(ctx context.Context, c *Call) error {
 		}
 		return s.mnt(ctx, c, &d)
 	case mount3.ProcDump:
-		res := mount3.DumpRes{Mounts: s.mounts.dump()}
+		var res mount3.DumpRes
+		for _, m := range s.mounts.list() {
+			res.Mounts = append(res.Mounts, mount3.Mount{Host: m.Host, Dir: m.Dir})
+		}
 		c.Resp.Results = xdr.Encode(c.Resp.Results, &res)
 	case mount3.ProcUmnt:
 		var args mount3.PathArgs
@@ -61,22 +64,17 @@ func (s *Server) mnt(ctx context.Context, c *Call, d *xdr.Decoder) error {
 	var res mount3.MountRes
 	var e *export
 	if res.Handle, e, res.Status = s.walk(ctx, c, args.Path); res.Status == mount3.OK {
-		res.Flavors = s.flavors(e)
+		switch res.Flavors = e.Sec; { // best first
+		case len(e.Sec) > 0:
+		case s.cfg.RequireSys:
+			res.Flavors = []xdr.AuthFlavor{xdr.AuthSys}
+		default:
+			res.Flavors = []xdr.AuthFlavor{xdr.AuthSys, xdr.AuthNone}
+		}
 		s.mounts.add(peeraddr.Host(c.RemoteAddr), args.Path)
 	}
 	c.Resp.Results = xdr.Encode(c.Resp.Results, &res)
 	return nil
-}
-
-// flavors are the credentials that NFS calls may have, best first.
-func (s *Server) flavors(e *export) []xdr.AuthFlavor {
-	if len(e.Sec) > 0 {
-		return e.Sec
-	}
-	if s.cfg.RequireSys {
-		return []xdr.AuthFlavor{xdr.AuthSys}
-	}
-	return []xdr.AuthFlavor{xdr.AuthSys, xdr.AuthNone}
 }
 
 // walk finds the directory of a mount path, and its export as the caller sees it. It does not follow symbolic links.
@@ -265,14 +263,4 @@ func (t *mountTable) list() []Mount {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.all)
-}
-
-// dump is the list of DUMP.
-func (t *mountTable) dump() []mount3.Mount {
-	list := t.list()
-	out := make([]mount3.Mount, len(list))
-	for i, m := range list {
-		out[i] = mount3.Mount{Host: m.Host, Dir: m.Dir}
-	}
-	return out
 }

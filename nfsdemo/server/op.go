@@ -157,11 +157,6 @@ func (o *op) status(err error) nfs3.Status {
 	return fit(o.proc, s)
 }
 
-// prefix makes a handle of this server from that of a backend.
-func (e *export) prefix(h []byte) nfs3.FileHandle {
-	return append(binary.BigEndian.AppendUint32(make([]byte, 0, handleHead+len(h)), e.id), h...)
-}
-
 // Cred is who a caller claims to be.
 type Cred struct {
 	UID, GID uint32
@@ -530,23 +525,17 @@ func (o *op) notTwice(dir *file, name string, done func(was, is nfs3.FileHandle)
 	return err
 }
 
-// lookAt finds the file of a name, or none, whatever the permissions are.
-func (o *op) lookAt(dir *file, name string) (file, error) {
-	if dir.attr.Type != nfs3.TypeDir {
-		return file{}, nfs3.ErrNotDir
-	}
-	n, a, err := dir.node.Lookup(name)
-	if err == nfs3.ErrNoEnt { //nolint:errorlint // backends return it unwrapped
-		return file{}, nil
-	}
-	return file{node: n, attr: a}, err
-}
-
-// idAt returns the handle of the file that has a name, empty if there is none.
+// idAt returns the handle of the file that has a name, whatever the permissions are, empty if there is none.
 func (o *op) idAt(dir *file, name string) (nfs3.FileHandle, error) {
-	f, err := o.lookAt(dir, name)
-	if err != nil || f.node == nil {
+	if dir.attr.Type != nfs3.TypeDir {
+		return nil, nfs3.ErrNotDir
+	}
+	n, _, err := dir.node.Lookup(name)
+	switch {
+	case err == nfs3.ErrNoEnt: //nolint:errorlint // backends return it unwrapped
+		return nil, nil
+	case err != nil:
 		return nil, err
 	}
-	return o.exp.appendHandle(nil, f.node), nil
+	return o.exp.appendHandle(nil, n), nil
 }

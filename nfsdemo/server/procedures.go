@@ -528,7 +528,8 @@ func (l *listing) add(e *nfs3.DirPlusEntry) bool {
 			e.Attr.Present, e.Handle.Present = false, false
 		}
 		if e.Handle.Present {
-			e.Handle.Handle = l.o.exp.prefix(e.Handle.Handle)
+			h := make([]byte, 0, handleHead+len(e.Handle.Handle))
+			e.Handle.Handle = append(binary.BigEndian.AppendUint32(h, l.o.exp.id), e.Handle.Handle...)
 		}
 		n = e.Size()
 	}

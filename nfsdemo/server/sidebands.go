@@ -129,7 +129,7 @@ func (o *op) aclStatus(err error) nfs3.Status {
 // The program rquota (rquota.x of SunRPC and Linux's quota-tools), which quota(1) asks. Version 2 knows groups.
 const (
 	QuotaProgram  = 100011
-	QuotaVersion1 = 1
+	quotaVersion1 = 1
 	QuotaVersion2 = 2
 
 	procGetQuota       = 1
@@ -145,7 +145,7 @@ const (
 // quotas is the program rquota: who stores how much, and may store how much.
 func (s *Server) quotas() Program {
 	return Program{
-		Prog: QuotaProgram, Low: QuotaVersion1, High: QuotaVersion2, Procs: procSetActiveQuota + 1,
+		Prog: QuotaProgram, Low: quotaVersion1, High: QuotaVersion2, Procs: procSetActiveQuota + 1,
 		Serve:    s.serveQuota,
 		Describe: func(uint32, []byte) rpc.Traits { return rpc.Traits{Blocks: s.blocking()} },
 		weak:     func(uint32) bool { return false },

@@ -1,6 +1,0 @@
-//go:build !race
-
-package backendtest
-
-// Race says that the race detector is there.
-const Race = false
