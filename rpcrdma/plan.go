@@ -195,7 +195,6 @@ func (c *Call) Lists() *chunks.Lists { return &c.lists }
 // Header octets that one chunk of one segment adds.
 const (
 	readChunkSize  = 4 + chunks.ReadSegmentSize
-	writeChunkSize = 4 + 4 + chunks.SegmentSize
 	replyChunkSize = 4 + chunks.SegmentSize // its presence word is there anyway
 )
 

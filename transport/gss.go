@@ -38,12 +38,14 @@ func (c *Config) checkGSS() error {
 	return nil
 }
 
-// listens refuses contexts where calls run elsewhere: whoever sees them there would take them for verified.
-func (g *GSS) listens() error {
-	if g.Accept != nil {
-		return ofTransport(setting.Error("GSS.Accept for a listener: only Server has it"))
+// fillListener is fill for a Listener. It refuses contexts where calls run elsewhere: whoever sees them there would take
+// them for verified.
+func (c *Config) fillListener() (*Config, error) {
+	f, err := c.fill()
+	if err == nil && f.GSS.Accept != nil {
+		err = ofTransport(setting.Error("GSS.Accept for a listener: only Server has it"))
 	}
-	return nil
+	return f, err
 }
 
 // maxContexts is how many contexts one call tries: one may have ended meanwhile at the server.

@@ -54,10 +54,7 @@ var _ net.Listener = (*Listener)(nil)
 //
 // The dynamic type of the result is *[Listener], which has Stats.
 func Listen(network, addr string, cfg *Config) (net.Listener, error) {
-	c, err := cfg.fill()
-	if err == nil {
-		err = c.GSS.listens()
-	}
+	c, err := cfg.fillListener() // before the port is taken
 	if err != nil {
 		return nil, err
 	}
@@ -73,24 +70,15 @@ func NewListener(l net.Listener, cfg *Config) (*Listener, error) {
 	if err := given("listener", l); err != nil {
 		return nil, err
 	}
-	c, err := cfg.fill()
-	if err == nil {
-		err = c.GSS.listens()
-	}
+	c, err := cfg.fillListener()
 	if err != nil {
 		return nil, err
 	}
 	return newListener(l, c), nil
 }
 
+// newListener makes a listener that accepts and starts connections until it is closed.
 func newListener(inner net.Listener, cfg *Config) *Listener {
-	l := makeListener(inner, cfg)
-	go l.run(func(c net.Conn) { go l.start(c, l.exec.Turn()) })
-	return l
-}
-
-// makeListener makes a listener that does not run yet.
-func makeListener(inner net.Listener, cfg *Config) *Listener {
 	cfg.asServer()
 	l := &Listener{l: inner, cfg: cfg, ready: make(chan net.Conn, acceptQueue), conns: make(map[secured]struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -101,11 +89,9 @@ func makeListener(inner net.Listener, cfg *Config) *Listener {
 		l.changes = cfg.Duplicates.NonIdempotent
 	}
 	l.exec = execute.New(l.ctx, execute.NewDuplicates(cfg.duplicates()), &l.ctr, cfg.Logger, false, nil)
+	go func() { l.stop(accept.Serve(l.ctx, inner, func(c net.Conn) { go l.start(c, l.exec.Turn()) })) }()
 	return l
 }
-
-// run accepts and starts connections until the listener is closed.
-func (l *Listener) run(start func(net.Conn)) { l.stop(accept.Serve(l.ctx, l.l, start)) }
 
 // start runs the MPA start-up of a connection and queues it for Accept.
 func (l *Listener) start(conn net.Conn, turn execute.Turn) {
