@@ -6,8 +6,9 @@
 // processors, one call at a time). One ordinary call in the path of a call is enough to lose all of it.
 //
 // What waits in a call of this package keeps its processor, and with it the collector of garbage, which has to stop all of
-// them. So only these are here: calls on descriptors that do not block; of files, short ones that look at what memory
-// holds, and those that the kernel itself gives up when they would have to wait (RWF_NOWAIT).
+// them. So only these are here: calls on descriptors that do not block; those that look at what memory holds; and those
+// that the kernel itself gives up when they would have to wait (RWF_NOWAIT). A copy of 1 MiB takes some 100
+// microseconds.
 //
 // Under the race detector the calls are those of package syscall, which tell it that what happens before a write happens
 // before what the receiver of the octets does. Other systems than Linux have ordinary calls.
