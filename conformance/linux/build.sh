@@ -24,6 +24,7 @@ export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 stamp=$(cat "$here/build.sh" "$here/cache.sh" "$here"/guest/* | sha256sum | cut -c1-16)
 mkdir -p "$cache"
 cd "$cache"
+exec 9>lock && flock 9 # two at a time would take each other's files away
 if [ "$stage" = all ] && [ "$(cat stamp 2>/dev/null)" = "$stamp" ]; then
   command -v qemu-system-x86_64 >/dev/null && command -v tshark >/dev/null && exit 0
 fi
