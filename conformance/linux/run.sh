@@ -48,7 +48,8 @@ initrd=$cache/initrd.cpio root=file=$cache/root.erofs,readonly=on
 [ -z "$own" ] || { initrd=$own/initrd root=file=$own/root.ext4,snapshot=on log+=" root=/dev/vda rw"; }
 
 # Software emulation by default: most machines that run this are guests
-# themselves. STAG_LINUX_ACCEL=kvm where there is a real one.
+# themselves. STAG_LINUX_ACCEL=kvm where there is a real one. Emulation of QEMU 7.2 errs: a SETcc whose store is the first
+# to touch a page, behind a TEST, takes flags of an earlier instruction (TEST SI, SI; SETLE (AX): 500 of 500 pages).
 args=(-accel "${STAG_LINUX_ACCEL:-tcg,thread=multi,tb-size=512}" -cpu max -M pc
   -nodefaults -no-user-config -display none -no-reboot -smp "$cpus" -m "$mem" -serial stdio -monitor none
   -kernel "$cache/vmlinux" -initrd "$initrd" -drive "if=none,id=root,$root,format=raw" -device virtio-blk-pci,drive=root

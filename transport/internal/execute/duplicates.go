@@ -18,7 +18,6 @@ import (
 // Duplicates is a server's duplicate request cache. It works on calls as handlers see them, so that
 // it does not matter how they came or how their replies are sent. It is safe for concurrent use.
 type Duplicates struct {
-	off   bool // no call is looked up
 	start time.Time
 	pause time.Duration // the most time between two calls that counts
 	owner func(net.Addr) string
@@ -43,7 +42,7 @@ type Limits struct {
 // NewDuplicates makes the cache. Only calls that must not run twice may be looked up in it.
 func NewDuplicates(l Limits) *Duplicates {
 	d := &Duplicates{
-		off: l.Entries <= 0, start: time.Now(), pause: l.Time / drcPauses, owner: l.Owner,
+		start: time.Now(), pause: l.Time / drcPauses, owner: l.Owner,
 		waiting: make(map[*Entry]chan struct{}),
 	}
 	d.cache = newCache(cacheLimits{
@@ -75,7 +74,7 @@ func (d *Duplicates) now() int64 {
 // Covers reports whether a call is looked up in the cache. One with RPCSEC_GSS that nobody has opened here is not: the
 // verifier of its reply is made for one sequence number, and a retransmission has another one (RFC 2203 Section 5.3.3.1).
 func (d *Duplicates) Covers(req *rpc.Request) bool {
-	return !d.off && (req.GSS != nil || req.Cred.Flavor != xdr.RPCSECGSS)
+	return d.cache.lim.Entries > 0 && (req.GSS != nil || req.Cred.Flavor != xdr.RPCSECGSS)
 }
 
 // key returns what distinguishes a call from others, but for the content of its arguments. A credential that is not
