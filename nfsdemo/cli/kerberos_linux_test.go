@@ -212,17 +212,43 @@ func TestKerberos(t *testing.T) {
 	doctorSays(t, "krb5i", urls[1], "the server says: the server's keytab has no key", "ktadd")
 }
 
+// newKeytab writes a keytab of one service.
+func newKeytab(t *testing.T, file string) {
+	t.Helper()
+	kt := keytab.New()
+	noErr(t, kt.AddEntry("nfs/localhost", "STAG.TEST", "secret", time.Now(), 1, etypeID.AES256_CTS_HMAC_SHA1_96))
+	b, err := kt.Marshal()
+	noErr(t, err)
+	noErr(t, os.WriteFile(file, b, 0o600))
+}
+
+// TestReloadKeytab: with a keytab that cannot be read, the exports stay as they were.
+func TestReloadKeytab(t *testing.T) {
+	dir, list := t.TempDir(), one(t.TempDir())
+	newKeytab(t, dir+"/keytab")
+	s := started(t, &serviceConfig{
+		exports: list, again: func() ([]exports.Export, error) { return list, nil }, state: dir, rdma: "127.0.0.1:0", config: &transport.Config{},
+		kerberos: &kerberos{file: dir + "/keytab", said: new(atomic.Pointer[exports.File])},
+	})
+	old := s.paths()
+	list = one(t.TempDir())
+	noErr(t, os.WriteFile(dir+"/keytab", nil, 0o600))
+	if got, err := s.reload(); err == nil || got != old {
+		t.Errorf("%v, %s", err, got)
+	}
+	newKeytab(t, dir+"/keytab")
+	if got, err := s.reload(); err != nil || got != list[0].Path {
+		t.Errorf("%v, %s", err, got)
+	}
+}
+
 // TestBelieved: serve says that clients are believed if they are, by one export at least.
 func TestBelieved(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: else nobody is believed")
 	}
 	dir := t.TempDir()
-	kt := keytab.New()
-	noErr(t, kt.AddEntry("nfs/localhost", "STAG.TEST", "secret", time.Now(), 1, etypeID.AES256_CTS_HMAC_SHA1_96))
-	b, err := kt.Marshal()
-	noErr(t, err)
-	noErr(t, os.WriteFile(dir+"/keytab", b, 0o600))
+	newKeytab(t, dir+"/keytab")
 	for want, lists := range map[bool][][]xdr.AuthFlavor{
 		true:  {nil, {server.Krb5p, xdr.AuthSys}},
 		false: {{server.Krb5}, {server.Krb5p, server.Krb5i}},

@@ -403,12 +403,11 @@ func (s *service) loadAgain(cfg *serviceConfig) error {
 	if err := cfg.tls.load(); err != nil {
 		return err
 	}
+	load := cfg.kerberos.load
 	if cfg.again != nil {
-		if err := s.export(cfg); err != nil {
-			return err
-		}
+		load = func() error { return s.export(cfg) }
 	}
-	if err := cfg.kerberos.load(); err != nil {
+	if err := load(); err != nil {
 		return err
 	}
 	if s.push != nil {
@@ -432,6 +431,10 @@ func (s *service) export(cfg *serviceConfig) error {
 		}
 	}
 	if err := errors.Join(cfg.tls.check(list), cfg.kerberos.check(list)); err != nil {
+		return err
+	}
+	// Now it is known what the configuration says of principals, and if the keytab cannot be read, the exports stay as they were.
+	if err := cfg.kerberos.load(); err != nil {
 		return err
 	}
 	return s.set.load(list)
