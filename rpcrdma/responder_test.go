@@ -125,6 +125,56 @@ func TestResponderVerdicts(t *testing.T) {
 	}
 }
 
+// TestPulledVerdicts: what is found out of a long call when its stream is here: whether it is a call, and this one, and
+// whether what it has in another chunk may be there (RFC 8166 Section 3.5.3 and 6.1).
+func TestPulledVerdicts(t *testing.T) {
+	call := func(proc uint32, args ...uint32) []byte { return append(rpcCall(9, proc), u32s(args...)...) }
+	data := func(msg []byte) []byte { return append(msg, ramp(8, 1)...) }
+	for _, c := range []struct {
+		name string
+		msg  []byte
+		pos  uint32 // of 8 octets that have a chunk of their own; 0: there are none
+		want rpcrdma.Verdict
+		how  rpcrdma.Action // as in TestResponderVerdicts
+		err  error
+	}{
+		{"a call", call(0), 0, rpcrdma.Dispatch, 0, nil},
+		{"RPC version 3", u32s(9, 0, 3, 0, 0, 0, 0, 0, 0, 0), 0, rpcrdma.Dispatch, 0, nil},
+		{"another XID", rpcCall(5, 0), 0, rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrXID},
+		{"a reply", rpcReply(9), 0, rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrDirection},
+		{"message type 2", u32s(9, 2, 2, 0, 0, 0, 0, 0, 0, 0), 0, rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrRPC},
+		{"4 octets", call(0)[:4], 0, rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrRPC},
+		{"RPC header cut", call(0)[:36], 0, rpcrdma.Answer, rpcrdma.ActErrChunk, xdr.ErrShort},
+		{"WRITE", data(call(7, writeArgs(8)...)), 68, rpcrdma.Dispatch, 0, nil},
+		{"WRITE, RPC version 3", data(append(u32s(9, 0, 3), call(7, writeArgs(9)...)[12:]...)), 68, rpcrdma.Dispatch, 0, nil},
+		{"WRITE, another count", data(call(7, writeArgs(9)...)), 68, rpcrdma.Answer, rpcrdma.ActDrop, rpcrdma.ErrItemLength},
+		{"WRITE, behind the data", data(call(7, append(writeArgs(4), 0)...)), 72, rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrNotEligible},
+		{"GETATTR", data(call(1, 8)), 44, rpcrdma.Answer, rpcrdma.ActErrChunk, rpcrdma.ErrNotEligible},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newResponder(rpcrdma.ResponderConfig{Credits: 16})
+			h := rpcrdma.Header{XID: 9, Vers: 1, Credit: 1, Type: rpcrdma.MsgTypeNoMsg, Lists: chunks.Lists{Read: readAt(0, uint32(len(c.msg)))}}
+			if c.pos > 0 {
+				h.Read = append(readAt(0, uint32(len(c.msg))-8), readAt(c.pos, 8)...)
+			}
+			var in rpcrdma.Inbound
+			send := h.Append(nil)
+			if v := r.Receive(send, &in); v != rpcrdma.Pull {
+				t.Fatal(v, in.Err)
+			}
+			if v := r.Pulled(&in, c.msg); v != c.want || !errors.Is(in.Err, c.err) {
+				t.Fatalf("%v, %v; want %v, %v", v, in.Err, c.want, c.err)
+			}
+			if c.want == rpcrdma.Answer {
+				checkAnswer(t, r, &in, send, c.how)
+			}
+			if err := r.Credits().Check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // checkAnswer looks at the octets of a refusal: XID and version echoed, the
 // grant, and the code.
 func checkAnswer(t *testing.T, r *rpcrdma.Responder, in *rpcrdma.Inbound, send []byte, how rpcrdma.Action) {

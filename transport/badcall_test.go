@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/stag-rdma/stag/chunks"
@@ -9,65 +10,28 @@ import (
 	"github.com/stag-rdma/stag/xdr"
 )
 
-// Expected answers of TestBadCalls.
-const (
-	wantDrop     = "drop"
-	wantErrVers  = "ERR_VERS"
-	wantErrChunk = "ERR_CHUNK"
-	wantGarbage  = "GARBAGE_ARGS"
-)
-
-// badCalls are Sends that break a rule, some for each verdict, and what the rule says (RFC 8166 Section 4.5); all headers
-// are in the tables of rpcrdma. Read segments name memory of 64 octets that the peer really offers.
-func badCalls(seg chunks.Segment) []struct {
-	name string
-	send []byte
-	want string
-} {
-	read := func(pos uint32, s chunks.Segment) chunks.ReadSegment {
-		return chunks.ReadSegment{Position: pos, Segment: s}
-	}
-	msg := func(xid, proc uint32, rs []chunks.ReadSegment, args ...byte) []byte {
-		h := header(rpcrdma.Header{XID: xid, Lists: chunks.Lists{Read: rs}})
-		return append(h, rpcCall(xid, proc, args...)...)
-	}
-	huge := seg
-	huge.Length = 1 << 21
-	return []struct {
-		name string
-		send []byte
-		want string
-	}{
-		{"27 octets", make([]byte, 27), wantDrop},
-		{"version 2", append(words(1, 2, 8, 0, 0, 0, 0), rpcCall(1, procNull)...), wantErrVers},
-		{"version 0, unknown proc", words(1, 0, 8, 77, 0, 0, 0), wantErrVers},
-		{"unknown proc", words(1, 1, 8, 5, 0, 0, 0), wantErrChunk},
-		{"RDMA_DONE", words(1, 1, 8, 3), wantDrop},
-		{"RDMA_ERROR", words(1, 1, 8, 4, 2), wantDrop},
-		{"a reply", append(header(rpcrdma.Header{XID: 1}), rpcReply(1)...), wantDrop},
-		{"RDMA_NOMSG without a chunk", header(rpcrdma.Header{XID: 1, Type: rpcrdma.MsgTypeNoMsg}), wantErrChunk},
-		{"XIDs differ", append(header(rpcrdma.Header{XID: 1}), rpcCall(2, procNull)...), wantErrChunk},
-		{"cut RPC header", append(header(rpcrdma.Header{XID: 1}), rpcCall(1, procNull)[:30]...), wantErrChunk},
-		{"wrong position", msg(1, procSum, []chunks.ReadSegment{read(40, seg)}, words(64)...), wantErrChunk},
-		{"not eligible", msg(1, procFill, []chunks.ReadSegment{read(44, seg)}, words(64)...), wantErrChunk},
-		{"too large", msg(1, procSum, []chunks.ReadSegment{read(44, huge)}, words(1<<21)...), wantErrChunk},
-		{"count too small", msg(1, procSum, []chunks.ReadSegment{read(44, seg)}, words(60)...), wantGarbage},
-		{"count too large", msg(1, procSum, []chunks.ReadSegment{read(44, seg)}, words(65)...), wantGarbage},
-		{"no count", msg(1, procSum, []chunks.ReadSegment{read(40, seg)}), wantGarbage},
-	}
-}
-
-// TestBadCalls sends each to one connection, which has to live on.
+// TestBadCalls sends what breaks a rule, once for each verdict, to one connection, which has to live on (RFC 8166 Section
+// 4.5). All headers, and what is wrong with calls that were pulled, are in the tables of rpcrdma.
 func TestBadCalls(t *testing.T) {
 	s, addr := startServer(t, newEcho(), nil)
 	p := rawClient(t, addr, nil)
-	seg := p.offer(make([]byte, 64), region.RemoteRead)
+	inChunk := header(rpcrdma.Header{XID: 1, Lists: chunks.Lists{Read: []chunks.ReadSegment{chunkAt(44, p.offer(make([]byte, 64), readable))}}})
 	calls := uint64(0)
-	for _, tt := range badCalls(seg) {
+	for _, tt := range []struct {
+		name       string
+		send, want []byte // nil: it is dropped
+	}{
+		{"a reply", append(header(rpcrdma.Header{XID: 1}), rpcReply(1)...), nil},
+		{"version 2", append(words(1, 2, 8, 0, 0, 0, 0), rpcCall(1, procNull)...), words(1, 2, 8, 4, 1, 1, 1)},
+		{"unknown proc", words(1, 1, 8, 5, 0, 0, 0), words(1, 1, 8, 4, 2)},
+		{"count too small", append(inChunk, rpcCall(1, procSum, words(60)...)...), append(header(rpcrdma.Header{XID: 1}), words(1, 1, 0, 0, 0, 4)...)},
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p.send(tt.send)
-			if tt.want != wantDrop {
-				checkAnswer(t, p, tt.send, tt.want)
+			if tt.want != nil {
+				if m, err := p.conn.Recv(testCtx(t)); err != nil || !bytes.Equal(m.Data, tt.want) {
+					t.Errorf("answer %x, %v", m.Data, err)
+				}
 			}
 			p.send(header(rpcrdma.Header{XID: 99}), rpcCall(99, procNull)) // alive?
 			if h, _ := p.recv(); h.XID != 99 {
@@ -76,43 +40,46 @@ func TestBadCalls(t *testing.T) {
 			calls++
 		})
 	}
-	st := s.Stats()
-	if st.Calls != calls {
-		t.Errorf("%d calls executed, want %d", st.Calls, calls)
-	}
-	if st.OctetsRead != 0 {
-		t.Errorf("%d octets pulled for calls that are refused", st.OctetsRead)
-	}
-	if n := p.conn.Stats().ReadsIn; n != 0 {
-		t.Errorf("%d RDMA Reads", n)
+	if st := s.Stats(); st.Calls != calls || st.OctetsRead != 0 || p.conn.Stats().ReadsIn != 0 {
+		t.Errorf("%d calls executed, want %d; %d octets pulled for calls that are refused", st.Calls, calls, st.OctetsRead)
 	}
 }
 
-// checkAnswer compares a refusal with the rule.
-func checkAnswer(t *testing.T, p *rawPeer, send []byte, want string) {
-	t.Helper()
-	h, payload := p.recv()
-	d := xdr.NewDecoder(send)
-	if xid, vers := d.Uint32(), d.Uint32(); h.XID != xid || h.Vers != vers {
-		t.Errorf("answer names XID %d version %d, want %d and %d", h.XID, h.Vers, xid, vers)
+// TestPositionZero sends long calls as peers may build them: the stream in several segments of odd lengths, with and
+// without another chunk behind it (RFC 8166 Section 3.5.3), and one of another XID.
+func TestPositionZero(t *testing.T) {
+	_, addr := startServer(t, newEcho(), nil)
+	p := rawClient(t, addr, rawConfig(plainPrivate(), 4096))
+	data := filled(5003)
+	reduced := rpcCall(1, procSum, words(uint32(len(data)))...)
+	stream := xdr.AppendPad(append(append([]byte(nil), reduced...), data...), len(data))
+	cut := func(pos uint32, mem []byte, at ...int) (list []chunks.ReadSegment) {
+		from := 0
+		for _, to := range append(at, len(mem)) {
+			list = append(list, chunkAt(pos, p.offer(mem[from:to], region.RemoteRead)))
+			from = to
+		}
+		return list
 	}
-	if h.Credit == 0 {
-		t.Error("answer grants no credit")
+	good := append(header(rpcrdma.Header{XID: 1}), rpcReply(1, words(uint32(len(data)), sum(data))...)...)
+	for _, tt := range []struct {
+		name string
+		read []chunks.ReadSegment
+		want []byte
+	}{
+		{"odd segments", cut(0, stream, 1, 3, 47, 48, 5000), good},
+		{"and a read chunk", append(cut(0, reduced, 13), cut(44, data, 999)...), good},
+		{"XID inside differs", cut(0, append(words(2), stream[4:]...)), words(1, 1, 8, 4, 2)},
+	} {
+		p.send(header(rpcrdma.Header{XID: 1, Type: rpcrdma.MsgTypeNoMsg, Lists: chunks.Lists{Read: tt.read}}))
+		if m, err := p.conn.Recv(testCtx(t)); err != nil || !bytes.Equal(m.Data, tt.want) {
+			t.Errorf("%s: answer %x, %v", tt.name, m.Data, err)
+		}
 	}
-	switch want {
-	case wantErrVers:
-		if h.Type != rpcrdma.MsgTypeError || h.Err != rpcrdma.ErrVers || h.Low != 1 || h.High != 1 {
-			t.Errorf("answer %+v", h)
-		}
-	case wantErrChunk:
-		if h.Type != rpcrdma.MsgTypeError || h.Err != rpcrdma.ErrChunk {
-			t.Errorf("answer %+v", h)
-		}
-	case wantGarbage:
-		var r xdr.ReplyHeader
-		pd := xdr.NewDecoder(payload)
-		if err := r.Parse(&pd); h.Type != rpcrdma.MsgTypeMsg || err != nil || r.Accept != xdr.GarbageArgs {
-			t.Errorf("answer %+v, RPC %+v, %v", h, r, err)
-		}
+	// A read chunk of no octets is legal, and costs no Read: its memory is looked at by nobody.
+	none := []chunks.ReadSegment{chunkAt(44, chunks.Segment{Handle: 0xdead00})}
+	p.send(header(rpcrdma.Header{XID: 2, Lists: chunks.Lists{Read: none}}), rpcCall(2, procSum, words(0)...))
+	if h, reply := p.recv(); h.XID != 2 || !bytes.Equal(reply, rpcReply(2, words(0, 0)...)) {
+		t.Errorf("a chunk of nothing: %+v, %x", h, reply)
 	}
 }
