@@ -59,12 +59,6 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func ExampleRule_Quote() {
-	r, _ := judge.Find("RDMAP-006")
-	fmt.Printf("%s: %q\n", r.Source, r.Quote())
-	// Output: RFC 5040 Section 4.1: "For Send, Send with Solicited Event, RDMA Read Request, and Terminate, the Invalidate STag field MUST be set to zero on transmit and ignored by the receiver."
-}
-
 // TestQuotes: every rule has a short quotation; those of our own documents are there, word for word. make quotes looks
 // for the others.
 func TestQuotes(t *testing.T) {
