@@ -22,9 +22,7 @@ var (
 // exist.
 func TestAdversary(t *testing.T) {
 	b, err := os.ReadFile("../docs/adversary.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var rows []int
 	for _, m := range adversaryRow.FindAllStringSubmatch(string(b), -1) {
 		row, _ := strconv.Atoi(m[1])

@@ -62,12 +62,8 @@ func TestExitStatus(t *testing.T) {
 	dir := t.TempDir()
 	cut, hollow := filepath.Join(dir, "cut.pcap"), filepath.Join(dir, "hollow.pcap")
 	b, err := os.ReadFile(pcaps + "a-rping.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.WriteFile(cut, b[:len(b)-7], 0o600), os.WriteFile(hollow, b[:24], 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, errors.Join(os.WriteFile(cut, b[:len(b)-7], 0o600), os.WriteFile(hollow, b[:24], 0o600)))
 	for _, tt := range []struct {
 		name   string
 		args   []string
@@ -110,9 +106,7 @@ func TestHelpExamples(t *testing.T) {
 
 func TestLines(t *testing.T) {
 	f, err := os.Open(pcaps + "b-nfs3-ops.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer f.Close()
 	_, out, _ := runCommand(t, f, "decode", "-")
 	for _, want := range []string{
@@ -211,9 +205,7 @@ func TestMatrixCommand(t *testing.T) {
 		t.Errorf("status %d: %s%s", status, stdout, stderr)
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "index.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, want := range []string{"a test", `id="ours-mpa-wrong-key"`, `id="nothing-client-crc"`, "not reached"} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("no %q in the page", want)

@@ -25,9 +25,7 @@ func TestDocLinks(t *testing.T) {
 			files = append(files, p.files[name])
 		}
 		pkg, err := doc.NewFromFiles(p.fset, files, p.ImportPath, doc.PreserveAST)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		for name, text := range docs(pkg) {
 			for _, plain := range plains(pkg.Parser().Parse(text).Content) {
 				for _, s := range bracketed.FindAllString(plain, -1) {

@@ -22,9 +22,7 @@ const (
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -32,9 +30,7 @@ func write(t *testing.T, name, text string) string {
 func damaged(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile(brokenPcap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return write(t, "cut.pcap", string(b[:len(b)-7]))
 }
 
@@ -83,9 +79,7 @@ func TestJudgeExitStatus(t *testing.T) {
 // TestJudgeKeepsInput: what is read is not written over, by whatever name.
 func TestJudgeKeepsInput(t *testing.T) {
 	b, err := os.ReadFile(brokenPcap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	in, expect := write(t, "in.pcap", string(b)), write(t, "in.expect", "# nothing\n")
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(in, link); err != nil {
@@ -118,9 +112,7 @@ func TestJudgeKeepsInput(t *testing.T) {
 
 func TestJudgeText(t *testing.T) {
 	f, err := os.Open(brokenPcap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer f.Close()
 	_, out, _ := runCommand(t, f, "judge", "-")
 	for _, want := range []string{
@@ -180,25 +172,17 @@ type verdicts struct {
 // and none.
 func TestJudgeJSON(t *testing.T) {
 	b, err := os.ReadFile("../docs/judge.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	schema := new(jsonschema.Schema)
-	if err := json.Unmarshal(b, schema); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal(b, schema))
 	form, err := schema.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	args := []string{"judge", "--json", cleanPcap, brokenPcap, damaged(t), "nosuch.pcap", pcaps + "d-terminate.pcap", pcaps + "r-roce-nfs3.pcap"}
 	_, out, _ := runCommand(t, nil, args...)
 	_, unexpected, _ := runCommand(t, nil, "judge", "--json", "--expect", write(t, "e", "MPA-030 9 9"), brokenPcap)
 	for _, doc := range []string{out, unexpected} {
 		var v any
-		if err := json.Unmarshal([]byte(doc), &v); err != nil {
-			t.Fatal(err)
-		}
+		check(t, json.Unmarshal([]byte(doc), &v))
 		if err := form.Validate(v); err != nil {
 			t.Error(err)
 		}
@@ -208,9 +192,7 @@ func TestJudgeJSON(t *testing.T) {
 		}
 	}
 	var v verdicts
-	if err := json.Unmarshal([]byte(out), &v); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal([]byte(out), &v))
 	if v.Clean || len(v.Captures) != len(args)-2 || v.Captures[3].Error == "" || v.Captures[1].Connections[1].Violations["MPA-030"] != 1 {
 		t.Errorf("%+v", v)
 	}
@@ -246,9 +228,7 @@ func TestRoCE(t *testing.T) {
 func TestJudgeExpect(t *testing.T) {
 	_, out, _ := runCommand(t, nil, "judge", "--json", brokenPcap)
 	var v verdicts
-	if err := json.Unmarshal([]byte(out), &v); err != nil {
-		t.Fatal(err)
-	}
+	check(t, json.Unmarshal([]byte(out), &v))
 	var lines []string
 	for _, c := range v.Captures[0].Connections {
 		for id, n := range c.Violations {
@@ -274,9 +254,7 @@ func TestJudgeAnnotate(t *testing.T) {
 		t.Skip("no tshark here (apt-get install tshark)")
 	}
 	f, err := os.Open(brokenPcap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer f.Close()
 	var said []string
 	for _, in := range []struct {
@@ -288,9 +266,7 @@ func TestJudgeAnnotate(t *testing.T) {
 			t.Fatalf("status %d, %s", status, stderr)
 		}
 		b, err := exec.CommandContext(t.Context(), "tshark", "-r", out, "-Y", "frame.number == 24", "-T", "fields", "-e", "frame.comment").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		said = append(said, string(b))
 	}
 	const want = "MPA-030 MUST (RFC 5044 Section 4.4): CRC 86eaad23 does not match the FPDU of 92 octets\n"
@@ -303,9 +279,7 @@ func TestJudgePage(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.html")
 	runCommand(t, nil, "judge", "--html", out, brokenPcap)
 	b, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, want := range []string{"<title>" + brokenPcap + "</title>", "does not match the FPDU of 92 octets", "The CRC of an FPDU is right"} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("no %q in the page", want)

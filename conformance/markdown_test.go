@@ -37,9 +37,7 @@ func markdown(t *testing.T) map[string]string {
 		files[name] = string(b)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return files
 }
 
@@ -48,9 +46,7 @@ func markdown(t *testing.T) map[string]string {
 func TestMarkdownLinks(t *testing.T) {
 	files := markdown(t)
 	b, err := os.ReadFile("../packaging/nfpm.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	packaged := func(name string) bool { return strings.Contains(string(b), "src: "+name+",") }
 	for name, text := range files {
 		for _, m := range mdLink.FindAllStringSubmatch(mdFence.ReplaceAllString(text, ""), -1) {
@@ -88,9 +84,7 @@ func anchors(text string) (all []string) {
 // TestMarkdownCommands: the targets of make, the packages, and the commands and flags that our pages name exist.
 func TestMarkdownCommands(t *testing.T) {
 	b, err := os.ReadFile("../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	makefile, programs := "\n"+string(b), commands()
 	for name, text := range markdown(t) {
 		for _, s := range snippets(text) {
@@ -163,17 +157,13 @@ func snippets(text string) (all []string) {
 // TestReadmeProgram runs the program of the README, which must print what its last comment says.
 func TestReadmeProgram(t *testing.T) {
 	b, err := os.ReadFile("../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, m := range mdFence.FindAllStringSubmatch(string(b), -1) {
 		if m[1] != "go" {
 			continue
 		}
 		file := filepath.Join(t.TempDir(), "main.go")
-		if err := os.WriteFile(file, []byte(m[2]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(file, []byte(m[2]), 0o600))
 		cmd := exec.CommandContext(t.Context(), "go", "run", file)
 		cmd.Dir = ".."
 		out, err := cmd.CombinedOutput()
@@ -196,13 +186,9 @@ func TestGuides(t *testing.T) {
 func guide(t *testing.T, file, example string, least int) {
 	t.Helper()
 	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	code, err := os.ReadFile(example)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	rest, blocks := string(code), 0
 	for _, m := range mdFence.FindAllStringSubmatch(string(page), -1) {
 		if m[1] != "go" {

@@ -23,9 +23,7 @@ import (
 func matrixServer(t testing.TB, f rpc.HandlerFunc) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	srv := &transport.Server{Handler: f}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
@@ -59,9 +57,7 @@ func TestMatrix(t *testing.T) {
 	}
 	for _, p := range peers {
 		p.Date, p.Only = "2026-11-23", regexp.MustCompile("^(rpc/(procedure|program)|mpa/wrong-key|client/(crc|pad))$")
-		if err := playMatrix(t.Context(), dir, p, func(*Cell) {}); err != nil {
-			t.Fatal(err)
-		}
+		check(t, playMatrix(t.Context(), dir, p, func(*Cell) {}))
 	}
 	page := writePage(t, dir)
 	for _, want := range []string{
@@ -87,9 +83,7 @@ func TestMatrix(t *testing.T) {
 		p := *peers[2]
 		p.Resume, p.Only = true, regexp.MustCompile("^(rpc/(procedure|program|version)|mpa/wrong-key)$")
 		var played []string
-		if err := playMatrix(t.Context(), dir, &p, func(c *Cell) { played = append(played, c.Case) }); err != nil {
-			t.Fatal(err)
-		}
+		check(t, playMatrix(t.Context(), dir, &p, func(c *Cell) { played = append(played, c.Case) }))
 		if strings.Join(played, " ") != "rpc/version" {
 			t.Errorf("played again: %q", played)
 		}
@@ -101,23 +95,17 @@ func TestMatrix(t *testing.T) {
 func writePage(t *testing.T, dir string) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := writeMatrix(&b, dir, "test", "a test"); err != nil {
-		t.Fatal(err)
-	}
+	check(t, writeMatrix(&b, dir, "test", "a test"))
 	return b.String()
 }
 
 // packets: the cells of the bad server name the violations that the judge finds in its capture, and to no others.
 func packets(t *testing.T, dir, page string) {
 	f, err := os.Open(filepath.Join(dir, "bad.pcapng.gz"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer f.Close()
 	rep, err := judge.File(f, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	want := make(map[string]bool)
 	for _, v := range rep.Violations {
 		if v.Dir == decode.FromAccepter && v.Rule.Severity != judge.Note {

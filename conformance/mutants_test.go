@@ -24,9 +24,7 @@ func TestMutants(t *testing.T) {
 	var all strings.Builder
 	for _, f := range faults {
 		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if !faultHead.Match(b) {
 			t.Errorf("%s does not begin with lines of Breaks:, Rules: and Test:, and an empty one", f)
 		}
@@ -38,15 +36,11 @@ func TestMutants(t *testing.T) {
 		}
 	}
 	tests, err := filepath.Glob("../rdmap/internal/engine/*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	rows := 0
 	for _, f := range tests {
 		b, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		for _, m := range orderingRow.FindAllSubmatch(b, -1) {
 			rows++
 			if name := strings.ReplaceAll(string(m[1]), " ", "_"); !regexp.MustCompile(` ` + regexp.QuoteMeta(name) + `\b`).MatchString(all.String()) {

@@ -20,13 +20,9 @@ func TestNFS4BindingOnTraces(t *testing.T) {
 	seen := map[string]int{}
 	for _, name := range files {
 		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		for ev, err := range decode.Events(f, nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			if ev.RPC == nil || ev.RPC.Compound == nil || ev.RPC.Backward || len(ev.RPC.Compound.Ops) == 0 {
 				continue
 			}

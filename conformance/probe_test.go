@@ -53,9 +53,7 @@ func TestProbeExitStatus(t *testing.T) {
 func probed(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	srv := &transport.Server{Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
@@ -131,9 +129,7 @@ func TestProbeExpect(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		name, junit := filepath.Join(dir, "x.expect"), filepath.Join(dir, "x.xml")
-		if err := os.WriteFile(name, []byte(tt.file), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(name, []byte(tt.file), 0o600))
 		status, stdout, stderr := runCommand(t, nil, "probe", "--only", "^mpa/wrong-key$", "--expect", name, "--junit", junit, addr)
 		if status != tt.status || !strings.Contains(stdout+stderr, tt.says) {
 			t.Errorf("%q: status %d, want %d and %q:\n%s%s", tt.file, status, tt.status, tt.says, stdout, stderr)
@@ -142,9 +138,7 @@ func TestProbeExpect(t *testing.T) {
 			continue
 		}
 		b, err := os.ReadFile(junit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		var s junitSuite
 		if err := xml.Unmarshal(b, &s); err != nil || s.Tests != 1 || s.Failures != tt.status || len(s.Cases) != 1 || s.Cases[0].Name != "wrong-key" ||
 			s.Time <= 0 || s.Cases[0].Time != s.Time || s.Cases[0].Rule.Value != "RFC 5044 Section 7.1.2" {
@@ -161,23 +155,17 @@ func TestLinuxExpect(t *testing.T) {
 	}
 	for _, name := range files {
 		b, err := os.ReadFile(filepath.Join("testdata/matrix", strings.TrimSuffix(filepath.Base(name), ".expect")+".json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		var column struct {
 			Cells []struct{ Case, Verdict string }
 		}
-		if err := json.Unmarshal(b, &column); err != nil {
-			t.Fatal(err)
-		}
+		check(t, json.Unmarshal(b, &column))
 		got := make(map[string]string)
 		for _, c := range column.Cells {
 			got[c.Case] = c.Verdict
 		}
 		want, err := readProbeExpect(name, func(c string) bool { return got[c] != "" })
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		var diff strings.Builder
 		if want.diff(&diff, name, got) || len(got) < 80 {
 			t.Errorf("%d cells: %s", len(got), &diff)

@@ -27,9 +27,7 @@ func pair(t *testing.T, tcp bool, crc rdmap.CRCMode) (a, b *rdmap.Conn) {
 	a, b = rdmap.Client(x, pingConfig(crc)), rdmap.Server(y, pingConfig(crc))
 	done := make(chan error, 1)
 	go func() { done <- b.Handshake(t.Context()) }()
-	if err := errors.Join(a.Handshake(t.Context()), <-done); err != nil {
-		t.Fatal(err)
-	}
+	check(t, errors.Join(a.Handshake(t.Context()), <-done))
 	t.Cleanup(func() { a.Abort(nil); b.Abort(nil) })
 	return a, b
 }
@@ -37,9 +35,7 @@ func pair(t *testing.T, tcp bool, crc rdmap.CRCMode) (a, b *rdmap.Conn) {
 func tcpPair(t *testing.T) (x, y net.Conn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer l.Close()
 	if x, err = net.Dial("tcp", l.Addr().String()); err != nil {
 		t.Fatal(err)
@@ -102,9 +98,7 @@ func TestEchoRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			a, b := pair(t, false, rdmap.CRCOn)
 			reg, err := a.Register(mem, region.RemoteRead)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			done := make(chan error, 1)
 			go func() {
 				_, err := echoPings(t.Context(), b)
@@ -116,9 +110,7 @@ func TestEchoRefuses(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				if err := a.Send(t.Context(), m); err != nil {
-					t.Fatal(err)
-				}
+				check(t, a.Send(t.Context(), m))
 			}
 			if tt.closes {
 				if _, err := a.Recv(t.Context()); err != nil {
@@ -201,9 +193,7 @@ func spoil(ctx context.Context, c *rdmap.Conn) error {
 
 func TestServe(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	const conns = 5
 	results := make(chan pingResult, conns+1)
 	s := &pingServer{CRC: rdmap.CRCOn, Conns: conns + 1, Report: func(r pingResult) { results <- r }}
@@ -218,9 +208,7 @@ func TestServe(t *testing.T) {
 		}()
 	}
 	nc, err := net.Dial("tcp", l.Addr().String()) // not iWARP
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if _, err := nc.Write(make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}
@@ -242,18 +230,14 @@ func TestServe(t *testing.T) {
 func TestServeEnds(t *testing.T) {
 	for _, limit := range []time.Duration{0, 20 * time.Millisecond} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan pingResult, 1)
 		s := &pingServer{Conns: 2, Timeout: limit, Report: func(r pingResult) { result <- r }}
 		done := make(chan error, 1)
 		go func() { done <- s.Serve(ctx, l) }()
 		nc, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		c := rdmap.Client(nc, pingConfig(rdmap.CRCOn))
 		if err := c.Handshake(t.Context()); err != nil && limit == 0 { // otherwise that may be too late by now
 			t.Fatal(err)

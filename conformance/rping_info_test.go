@@ -17,9 +17,7 @@ func TestInfoGolden(t *testing.T) {
 		"00000000000000000000000000000000":                {},
 	} {
 		b, err := hex.DecodeString(wire)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		got, err := parseInfo(b)
 		if err != nil || got != want {
 			t.Errorf("%s: %+v, %v, want %+v", wire, got, err, want)

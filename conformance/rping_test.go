@@ -12,9 +12,7 @@ import (
 
 func TestRpingExitStatus(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	taken := l.Addr().String()
 	defer l.Close()
 	checkExits(t, "rping", []exit{
@@ -66,9 +64,7 @@ func (l listening) addr(t *testing.T) string {
 // TestRefused: where nobody listens, the client says what to do.
 func TestRefused(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	l.Close()
 	status, _, stderr := runCommand(t, nil, "rping", "client", l.Addr().String())
 	if status != 1 || !strings.HasSuffix(stderr, "connection refused: start the server, or give its port\n") {
@@ -144,9 +140,7 @@ func TestRpingWrongPeer(t *testing.T) {
 		}, "an iWARP peer that does not answer pings"},
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		defer l.Close()
 		go func() {
 			c, err := l.Accept()

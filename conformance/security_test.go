@@ -20,9 +20,7 @@ var securityRow = regexp.MustCompile(`(?m)^\| ([\d.]+) \|([^|]*)\|([^|]*)\|([^|]
 // exist for all that it says is met.
 func TestSecurity(t *testing.T) {
 	b, err := os.ReadFile("../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	known := testFunctions(t)
 	var sections []string
 	for _, m := range securityRow.FindAllStringSubmatch(string(b), -1) {

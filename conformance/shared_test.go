@@ -19,22 +19,16 @@ func TestSharedLocks(t *testing.T) {
 		"nfsdemo/backend/mem/*.go", "nfsdemo/backend/dir/*.go", "nfsdemo/internal/lockd/*.go",
 	} {
 		files, err := filepath.Glob(filepath.Join("..", of))
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		for _, name := range files {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
 			src, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			fset := token.NewFileSet()
 			f, err := parser.ParseFile(fset, name, src, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			check(t, err)
 			ast.Inspect(f, func(n ast.Node) bool {
 				block, ok := n.(*ast.BlockStmt)
 				if !ok {

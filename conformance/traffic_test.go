@@ -84,7 +84,7 @@ func record(t *testing.T, file string, cfg transport.Config) {
 	talk(t, rdmaptest.Relayed(t, w, back.Addr().String()), &cfg)
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -206,20 +206,14 @@ func (c *corpus) add(t *testing.T, w *pcapgo.Writer, name string, in io.Reader) 
 		id = c.id() + 1
 	}
 	for pkt, err := range decode.Packets(bytes.NewReader(out.Bytes())) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		pkt.Data[28], pkt.Data[32] = id, id // the third octet of both addresses, IPv4
 		ci := gopacket.CaptureInfo{Timestamp: pkt.Time, CaptureLength: len(pkt.Data), Length: len(pkt.Data)}
-		if err := w.WritePacket(ci, pkt.Data); err != nil {
-			t.Fatal(err)
-		}
+		check(t, w.WritePacket(ci, pkt.Data))
 		c.names, c.frames = append(c.names, name), append(c.frames, make(fields))
 	}
 	for ev, err := range decode.Events(bytes.NewReader(out.Bytes()), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if ev.Kind == decode.KindStartup || ev.Kind == decode.KindFPDU {
 			c.frames[first+ev.Frame-1] = ours(ev)
 		}
@@ -237,9 +231,7 @@ func theirs(t *testing.T, file string) []fields {
 		args = append(args, "-e", n)
 	}
 	out, err := exec.CommandContext(t.Context(), "tshark", args...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	var all []fields
 	for line := range strings.Lines(string(out)) {
 		f := make(fields)
@@ -276,9 +268,7 @@ type difference struct{ capture, field string }
 func readDifferences(t *testing.T) map[difference]int {
 	t.Helper()
 	b, err := os.ReadFile("testdata/tshark-fields.tsv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	table := make(map[difference]int)
 	for line := range strings.Lines(string(b)) {
 		col := strings.Split(strings.TrimRight(line, "\n"), "\t")
@@ -308,24 +298,16 @@ func TestFields(t *testing.T) {
 	table := readDifferences(t)
 	file := filepath.Join(t.TempDir(), "corpus.pcap")
 	out, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer out.Close()
 	w := pcapgo.NewWriterNanos(out)
-	if err := w.WriteFileHeader(1<<17, layers.LinkTypeEthernet); err != nil {
-		t.Fatal(err)
-	}
+	check(t, w.WriteFileHeader(1<<17, layers.LinkTypeEthernet))
 	var c corpus
 	captures, err := filepath.Glob(pcaps + "[a-q]*.pcap") // not those of RoCE
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for _, name := range captures {
 		in, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		c.add(t, w, filepath.Base(name), in)
 		in.Close()
 	}

@@ -21,9 +21,7 @@ func tsharkReportOf(t *testing.T, file string) *tsharkReport {
 	if errors.Is(err, errNoTshark) {
 		t.Skip(err, "(CI has it)")
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return r
 }
 
@@ -79,9 +77,7 @@ func TestCapture(t *testing.T) {
 // earlier client has had.
 func TestPort(t *testing.T) {
 	b, err := os.ReadFile(pcaps + "a-rping.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	for at := 24; at < len(b); {
 		packet := b[at+16:][:binary.LittleEndian.Uint32(b[at+8:])]
 		for _, port := range [][]byte{packet[34:36], packet[36:38]} { // after Ethernet and IPv4
@@ -92,9 +88,7 @@ func TestPort(t *testing.T) {
 		at += 16 + len(packet)
 	}
 	file := filepath.Join(t.TempDir(), "irc.pcap")
-	if err := os.WriteFile(file, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(file, b, 0o600))
 	if r := tsharkReportOf(t, file); r.Err() != nil || r.FPDUs == 0 {
 		t.Errorf("%+v: %v", r, r.Err())
 	}
@@ -124,9 +118,7 @@ func tcpEvents(t *testing.T, b []byte, whole bool) []said {
 	t.Helper()
 	var all []said
 	for ev, err := range decode.Events(bytes.NewReader(b), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		if whole && ev.First != ev.Frame && ev.Kind != decode.KindUndecoded {
 			t.Errorf("in packets %d to %d: %v", ev.First, ev.Frame, ev)
 		}
@@ -138,9 +130,7 @@ func tcpEvents(t *testing.T, b []byte, whole bool) []said {
 // TestReframeHole: what is missing in the original is missing in the copy.
 func TestReframeHole(t *testing.T) {
 	b, err := os.ReadFile(pcaps + "a-rping.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	// A packet without its last octets: it begins 16 octets after its own header.
 	for at, n := 24, 1; ; n++ {
 		size := int(binary.LittleEndian.Uint32(b[at+8:]))
@@ -177,9 +167,7 @@ func TestReframe(t *testing.T) {
 	}
 	for _, file := range files {
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		var out bytes.Buffer
 		if _, err := reframe(&out, bytes.NewReader(b)); err != nil {
 			t.Fatal(err)

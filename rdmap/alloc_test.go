@@ -28,21 +28,13 @@ func connAllocs(t *testing.T, markers bool) {
 	wrs := []verbs.WR{{Op: verbs.OpSend, Head: make([]byte, 100)}}
 	round := func() {
 		h.W.Reset()
-		if err := x.Post(wrs); err != nil {
-			t.Fatal(err)
-		}
-		if err := x.Wait(t.Context(), &h.W); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Post(wrs))
+		noErr(t, x.Wait(t.Context(), &h.W))
 	}
 	roundBackground := func() {
 		h.W.Reset()
-		if err := x.Post(wrs); err != nil {
-			t.Fatal(err)
-		}
-		if err := x.Wait(Background, &h.W); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, x.Post(wrs))
+		noErr(t, x.Wait(Background, &h.W))
 	}
 	for range 100 {
 		round()

@@ -25,12 +25,8 @@ func rawInitiator(t *testing.T, a, b net.Conn, cfg *rdmap.Config) (*rdmaptest.Pe
 	ch := make(chan error, 1)
 	go func() { ch <- y.Handshake(t.Context()) }()
 	p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 8, ORD: 8})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ch; err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, <-ch)
 	t.Cleanup(func() { y.Abort(nil); <-y.Done(); a.Close() })
 	return p, y
 }

@@ -39,9 +39,7 @@ func testGuessesOfAHost(t *testing.T) {
 			defer c.Close()
 			tables[i] = c.Table()
 			reg, err := c.Table().RegisterMemory(mem, region.Options{Access: region.Verify})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if views[i], err = c.Table().Lookup(reg.STag(), 0, 8, region.Verify); err != nil {
 				t.Fatal(err)
 			}

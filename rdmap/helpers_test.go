@@ -208,12 +208,8 @@ func RawResponder(t *testing.T, a, b net.Conn, cfg *rdmap.Config) (*rdmap.Conn, 
 	ch := make(chan error, 1)
 	go func() { ch <- x.Handshake(t.Context()) }()
 	p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-ch; err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, <-ch)
 	t.Cleanup(func() { x.Abort(nil); <-x.Done(); b.Close() })
 	return x, p
 }

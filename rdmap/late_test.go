@@ -49,9 +49,7 @@ func TestCompleteAfterWrite(t *testing.T) {
 	shaken := make(chan error, 1)
 	go func() { shaken <- y.Handshake(t.Context()) }()
 	noErr(t, x.Handshake(t.Context()))
-	if err := <-shaken; err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, <-shaken)
 	sink := must(y.Register(make([]byte, 4<<20), region.RemoteWrite))(t)
 	sc.stuck.Store(true)
 	sent := make(done, 1)

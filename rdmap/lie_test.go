@@ -117,9 +117,7 @@ func TestVerifyOfLiar(t *testing.T) {
 		// A stag's capability block, with the commit extension.
 		block := []byte{'s', 't', 'a', 'g', 1, 12, 0xfd, 0, 0, 0, 0, 1 | byte(verbs.ExtCommit)<<1}
 		p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8}, block)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if _, err := p.Next(); err != nil {
 			t.Fatal(err)
 		}

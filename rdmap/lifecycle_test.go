@@ -88,9 +88,7 @@ func TestResponderWaitsForFirstFPDU(t *testing.T) {
 		y := rdmap.Server(b, nil)
 		go y.Handshake(t.Context())
 		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 1, ORD: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		for y.Post([]verbs.WR{{Op: verbs.OpSend}}) == verbs.ErrNoHandshake {
 			time.Sleep(time.Millisecond)
 		}

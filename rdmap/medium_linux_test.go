@@ -61,9 +61,7 @@ func TestVerifyMedium(t *testing.T) {
 					path := filepath.Join(t.TempDir(), "memory")
 					noErr(t, pmem.Create(path, size, nil))
 					m, err := pmem.Open(kind, path, &pmem.Options{Hooks: f.Hooks()})
-					if err != nil {
-						t.Fatal(err)
-					}
+					noErr(t, err)
 					defer m.Close()
 					if err := m.Verifiable(); err != nil {
 						t.Skip(err)
@@ -77,9 +75,7 @@ func TestVerifyMedium(t *testing.T) {
 					reg, err := y.Table().RegisterMemory(m, region.Options{
 						Access: region.RemoteRead | region.RemoteWrite | region.FlushPersistent | region.Verify,
 					})
-					if err != nil {
-						t.Fatal(err)
-					}
+					noErr(t, err)
 					s := reg.STag()
 					_, err = x.Verify(t.Context(), s, 0, 64, sum(make([]byte, 64)))
 					noErr(t, errors.Join(err, x.Write(t.Context(), data, s, off), x.Flush(t.Context(), s, off, n, verbs.FlushPersistent)))

@@ -125,9 +125,7 @@ func TestRTRSent(t *testing.T) {
 		errs := make(chan error, 1)
 		go func() { errs <- x.Handshake(t.Context()) }()
 		p, neg, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8, RTR: tt.takes}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if err := <-errs; err != nil || !neg.PeerToPeer || !x.ConnectionState().PeerToPeer {
 			t.Fatal(err, neg)
 		}
@@ -156,9 +154,7 @@ func TestNoMatchingRTR(t *testing.T) {
 		_, _, err := rdmaptest.Respond(b, &mpa.Config{
 			IRD: 8, ORD: 8, RTR: mpa.RTRSend, Markers: true, WantMarkers: markers, NoCRC: nocrc,
 		}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		u := rdmaptest.ULPDU(t, rdmaptest.WantTerminate(0x2007<<16, nil, false))
 		want := mpa.AppendFPDU(nil, u, !nocrc)
 		if markers {
@@ -185,12 +181,8 @@ func TestBadMarker(t *testing.T) {
 			errs := make(chan error, 1)
 			go func() { errs <- x.Handshake(t.Context()) }()
 			p, _, err := rdmaptest.Respond(b, &mpa.Config{IRD: 8, ORD: 8, Markers: true, WantMarkers: both, NoCRC: nocrc}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
+			noErr(t, <-errs)
 			go x.Serve()
 			f := p.Frame(append(rdmaptest.ULPDU(t, rdmaptest.Unhex(t, rdmaptest.Gold.SendZero)), make([]byte, 1000)...))
 			at := 3

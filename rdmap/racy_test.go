@@ -20,9 +20,7 @@ func TestPeersAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "memory")
 	noErr(t, pmem.Create(path, size, nil))
 	file, err := pmem.Open(pmem.File, path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer file.Close()
 	verify := region.Verify
 	if file.Verifiable() != nil {
@@ -80,9 +78,7 @@ func TestPeersAtOnce(t *testing.T) {
 				defer func() { xs[i].Abort(nil); <-y.Done() }()
 			}
 			stags, err := register(d, tabs)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			var wg sync.WaitGroup
 			for i, x := range xs {
 				of := func(k int) region.STag { return stags[i][min(k, len(stags[i])-1)] }

@@ -162,9 +162,7 @@ func (w *roleWorld) run(t *testing.T, scheme string) {
 	hs := make(chan error, 1)
 	go func() { hs <- w.y.Handshake(Background) }()
 	noErr(t, w.x.Handshake(Background))
-	if err := <-hs; err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, <-hs)
 	w.served.Go(func() { _ = w.y.Serve() })
 	if w.rng.IntN(2) == 0 { // the responder may not speak first
 		w.call()

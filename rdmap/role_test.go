@@ -51,9 +51,7 @@ func TestWatchedAfterWait(t *testing.T) {
 		}
 		x.Role().Mu.Unlock()
 		noErr(t, y.Send(t.Context(), nil))
-		if err := <-got; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-got)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		reg := MustRegister(t, x, 8, region.RemoteRead)

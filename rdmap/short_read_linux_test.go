@@ -17,9 +17,7 @@ import (
 func arrived(t *testing.T, c net.Conn, n int) {
 	t.Helper()
 	rc, err := c.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	for have := 0; have < n && t.Context().Err() == nil; runtime.Gosched() {
 		noErr(t, rc.Control(func(fd uintptr) { have, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) }))
 	}

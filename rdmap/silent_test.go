@@ -68,9 +68,7 @@ func TestSilentPeers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		domain := region.NewDomain()
 		shared, err := domain.RegisterShared(region.Bytes(make([]byte, 1<<16)), region.Options{Access: region.RemoteRead})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		silentStag = shared.STag()
 		cfg := &rdmap.Config{Receives: rdmap.Receives{Pool: rdmap.NewPool(each * rdmap.DefaultRecvSize)}, Domain: domain}
 		start := time.Now()

@@ -116,9 +116,7 @@ func TestSendWaitsForRoom(t *testing.T) {
 			}()
 		}
 		for range cap(errs) {
-			if err := <-errs; err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, <-errs)
 		}
 		for range cap(errs) * 50 {
 			Within(t, "a message", h.Got)
@@ -148,9 +146,7 @@ func TestCancelWrites(t *testing.T) {
 				break
 			}
 		}
-		if err := <-first; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-first)
 	})
 }
 

@@ -41,9 +41,7 @@ func talk(t *testing.T, c byte, markers bool, crc rdmap.CRCMode) (out [2][]byte)
 	go func() { started <- y.Handshake(t.Context()) }()
 	noErr(t, errors.Join(x.Handshake(t.Context()), <-started))
 	reg, err := y.Register(bytes.Repeat([]byte{c}, 300_000), region.RemoteRead|region.RemoteWrite|region.Atomic|region.Verify)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	go y.Serve()
 	lengths := []int{0, 1, 2, 3, 4, 5, 7, 30, 31, 32, 33, 500, 508, 1400, 4001, 9002, 60_003, 64 << 10, 200_001, 290_002}
 	for _, n := range lengths {

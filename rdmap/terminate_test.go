@@ -50,9 +50,7 @@ func TestSinkLost(t *testing.T) {
 				late,
 				{Op: verbs.OpSend, Head: []byte("behind")},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			for _, op := range []byte{0x41, 0x43} {
 				if u, err := p.Next(); err != nil || u[1] != op {
 					t.Fatalf("%x, %v", u, err)

@@ -19,9 +19,7 @@ func TestEndWithFlushRunning(t *testing.T) {
 		x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}, Reading: rdmap.Reading{HandlerLimit: limit}})
 		mem := NewHanging()
 		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: rdmaptest.CommitRights})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		served := make(chan struct{})
 		go func() {
 			y.Serve()

@@ -155,9 +155,7 @@ func TestStuck(t *testing.T) {
 		MaxPayload: 128 << 10, Limits: transport.Limits{Memory: 128 << 10}, Backward: transport.Backward{Credits: 8}, Timeouts: transport.Timeouts{Pull: time.Minute},
 	})
 	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer c.Close()
 	h := xdr.CallHeader{XID: 1, RPCVers: xdr.RPCVersion, Prog: 400100, Vers: 1}
 	msg := xdr.AppendCall(nil, &h)
@@ -168,9 +166,7 @@ func TestStuck(t *testing.T) {
 		} else {
 			_, err = c.Write(markedRecord(msg))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 	}
 	_ = c.SetReadDeadline(time.Now().Add(patience))
 	for err = nil; err == nil; {

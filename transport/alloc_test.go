@@ -30,9 +30,7 @@ func TestNullAllocs(t *testing.T) {
 	again, err := redial.New(&redial.Config{Dial: func(ctx context.Context) (redial.Conn, error) {
 		return transport.Dial(ctx, "tcp", addr, testConfig())
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer again.Close()
 	ctx := context.Background()
 	count := func(c rpc.Caller, call *rpc.Call) float64 {

@@ -39,9 +39,7 @@ func newSlowServer(t *testing.T) *slowServer {
 	defer l.Close()
 	nc := must(net.Dial("tcp", l.Addr().String()))(t)
 	peer, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	noErr(t, errors.Join(nc.(*net.TCPConn).SetWriteBuffer(4096), peer.(*net.TCPConn).SetReadBuffer(4096)))
 	s := &slowServer{t: t}
 	ready := make(chan error, 1)
@@ -83,9 +81,7 @@ func (s *slowServer) read() (send []byte) {
 	s.t.Helper()
 	for {
 		seg, payload, err := s.p.NextSegment()
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		noErr(s.t, err)
 		if seg.QN != ddp.QNSend || seg.Tagged {
 			s.t.Fatalf("the client sent %v", seg)
 		}
@@ -100,9 +96,7 @@ func (s *slowServer) reply(xid uint32) {
 	s.t.Helper()
 	h := rpcrdma.Header{XID: xid, Vers: 1, Credit: 8}
 	b := xdr.AppendReply(h.Append(nil), &xdr.ReplyHeader{XID: xid})
-	if err := s.p.SendSegment(s.p.Untagged(uint8(verbs.OpSend), ddp.QNSend), b); err != nil {
-		s.t.Fatal(err)
-	}
+	noErr(s.t, s.p.SendSegment(s.p.Untagged(uint8(verbs.OpSend), ddp.QNSend), b))
 }
 
 // write is a WRITE of data. Its handle has 56 octets, and all arguments before the data 80.

@@ -133,9 +133,7 @@ func TestCut(t *testing.T) {
 func cutEverywhere(t *testing.T, runCut func(t *testing.T, client, server int) (*cutConn, *cutConn, error), offsets ...int) {
 	t.Helper()
 	cc, sc, err := runCut(t, -1, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	cuts := 0
 	for dir, stream := range [][]byte{cc.sent, sc.sent} {
 		for _, at := range append(frames(stream), 0, 10) {

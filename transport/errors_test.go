@@ -94,9 +94,7 @@ func TestDialErrors(t *testing.T) {
 
 func TestListenError(t *testing.T) {
 	l, err := transport.Listen("tcp", "127.0.0.1:0", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer l.Close()
 	_, err = transport.Listen("tcp", l.Addr().String(), nil)
 	if err == nil || !strings.Contains(err.Error(), "another server has this port") {

@@ -27,9 +27,7 @@ func rawServed(t *testing.T, h rpc.Handler) (s *transport.Server, conn *rdmap.Co
 	served = make(chan error, 1)
 	go func() { served <- s.ServeConn(b) }()
 	p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 4, ORD: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	synctest.Wait()
 	return s, s.Responders()[0].Conn, p, served
 }

@@ -77,9 +77,7 @@ func TestServerOfLiar(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- s.ServeConn(out) }()
 		p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 8, ORD: 8, PrivateData: rpcrdma.PrivateData{RemoteInvalidate: true, SendSize: 256 << 10, RecvSize: 4096}.Append(nil)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		taintShared()
 		l := rdmaptest.NewLiar(p, rnd)
 		data := filled(1 + rnd.IntN(1<<(2+rnd.IntN(16)))) // less than a Send may have

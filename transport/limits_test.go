@@ -128,9 +128,7 @@ func TestConnsDefault(t *testing.T) {
 // TestClientLimits: the meaning of a setting, and where defaults do not apply.
 func TestClientLimits(t *testing.T) {
 	c, err := (&transport.Config{Limits: transport.Limits{Conns: 80, Pulls: 40, Memory: 6 << 20}, RFC5666: &transport.RFC5666{ExposedMemory: 1000}}).Fill()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	far, near := tcpAddr("192.0.2.1"), tcpAddr("::1")
 	if got, want := c.ClientLimits(far), (transport.ClientLimits{10, 3 << 20, 10, 500}); got != want {
 		t.Errorf("defaults: %+v, want %+v", got, want)

@@ -19,9 +19,7 @@ import (
 func hostileServer(t *testing.T, room int) (s net.Conn, xid uint32, l *transport.Listener, over, answer chan error) {
 	t.Helper()
 	back, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { back.Close() })
 	l, over = startBehind(t, back.Addr().String(), nil)
 	c := connect(t, "rdma", l.Addr().String(), nil)
@@ -85,9 +83,7 @@ func TestListenReplyMemory(t *testing.T) {
 	const clients = 8
 	inner := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l, err := transport.NewListener(inner, &transport.Config{Limits: transport.Limits{Memory: 4 << 20, PerClient: transport.ClientLimits{Memory: -1}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer l.Close()
 	came := make(chan struct{}, clients)
 	go func() {

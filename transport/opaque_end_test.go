@@ -34,9 +34,7 @@ func silentCall(t *testing.T, h *taker, cfg *transport.Config, how uint32) (s *t
 	served = make(chan error, 1)
 	go func() { served <- s.ServeConn(b) }()
 	p, _, err := rdmaptest.Initiate(a, &mpa.Config{IRD: 4, ORD: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	hd := rpcrdma.Header{XID: 7}
 	hd.Read = []chunks.ReadSegment{{Position: 44, Segment: chunks.Segment{Handle: 1, Length: 100_000}}}
 	noErr(t, p.Send(sendULPDU(header(hd), rpcCall(7, procTake, words(100_000, how)...))))

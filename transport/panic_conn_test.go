@@ -116,9 +116,7 @@ func TestStreamClientPanic(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- s.ServeStreamConn(b) }()
 		c, err := transport.NewStreamClient(context.Background(), f, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		var r rpc.Reply
 		v := panics(func() { err = c.Do(t.Context(), &rpc.Call{Prog: 400100, Vers: 1}, &r) })
 		if reads && !errors.Is(err, verbs.ErrPanic) || !reads && v == nil {
@@ -167,9 +165,7 @@ func TestClientPanic(t *testing.T) {
 			served := make(chan error, 1)
 			go func() { served <- s.ServeConn(b) }()
 			c, err := transport.NewClient(t.Context(), a, &transport.Config{Logger: zap.NewNop(), Trace: test.trace, Binding: test.binding})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			var ctx context.Context = t.Context()
 			if test.asked > 0 {
 				n := new(atomic.Int32)

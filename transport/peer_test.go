@@ -164,9 +164,7 @@ func (p *rawPeer) wantEnd() error {
 func (p *rawPeer) offer(mem []byte, access region.Access) chunks.Segment {
 	p.t.Helper()
 	r, err := p.conn.Register(mem, access|region.RemoteInvalidate)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	noErr(p.t, err)
 	return chunks.Segment{Handle: chunks.Handle(r.STag()), Length: uint32(len(mem))}
 }
 

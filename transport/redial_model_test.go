@@ -163,9 +163,7 @@ func onceModelOver(t *testing.T, seed uint64, steps int, h *ledger, w *modelNetw
 			MinDelay: time.Millisecond, MaxDelay: time.Second,
 			Silence: 2 * time.Second, Transmissions: -1,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		all = append(all, r)
 		cred := (&xdr.SysCred{MachineName: fmt.Sprint(client), UID: 1}).Auth()
 		for caller := range modelCallers {

@@ -30,9 +30,7 @@ func pipePair(t *testing.T, h rpc.Handler, server, client *transport.Config) (s 
 	served := make(chan error, 1)
 	go func() { served <- s.ServeConn(b) }()
 	c, err := transport.NewClient(t.Context(), a, client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return s, c, func() {
 		c.Close()
 		<-served

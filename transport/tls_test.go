@@ -707,9 +707,7 @@ func TestTLSAfterCalls(t *testing.T) {
 		}
 	}
 	c, err := transport.NewStreamClient(testCtx(t), tls.Client(nc, &tls.Config{RootCAs: w.servers.Pool(), ServerName: "nfs.test"}), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	mustDo(t, c, echoCall(filled(3))).Release()
 	c.Close()
 }
@@ -874,9 +872,7 @@ func TestTLSClientLiars(t *testing.T) {
 			defer l.Close()
 			a, _ := rawTLS(t, l.Addr().String(), nil, 0)
 			b, err := l.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			defer b.Close()
 			heard := make(chan []byte, 1)
 			go func() {
@@ -963,9 +959,7 @@ func BenchmarkTLS(b *testing.B) {
 		b.Run("connect/"+k.name, func(b *testing.B) {
 			for b.Loop() {
 				c, err := k.dial(k.addr, k.client)
-				if err != nil {
-					b.Fatal(err)
-				}
+				noErr(b, err)
 				mustDo(b, c, null).Release()
 				c.Close()
 			}

@@ -35,9 +35,7 @@ func TestUnreadCall(t *testing.T) {
 				a, b := net.Pipe()
 				defer b.Close()
 				c, err := transport.NewStreamClient(t.Context(), a, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				defer c.Close()
 				ctx, cancel := x.ends(t.Context())
 				defer cancel()

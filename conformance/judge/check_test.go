@@ -24,23 +24,15 @@ func (c *complaints) Errorf(format string, args ...any) {
 func TestCheck(t *testing.T) {
 	capture := filepath.Join(t.TempDir(), "bad.pcap")
 	b, err := os.ReadFile("../testdata/pcaps/d-mpa-bad.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(capture, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
+	check(t, os.WriteFile(capture, b, 0o600))
 	r, err := judge.File(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	if r.Verdict != judge.Broken {
 		t.Errorf("verdict %q", r.Verdict)
 	}
 	expect := func(text string) []string {
-		if err := os.WriteFile(strings.TrimSuffix(capture, ".pcap")+".expect", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(strings.TrimSuffix(capture, ".pcap")+".expect", []byte(text), 0o600))
 		var c complaints
 		judge.Check(&c, capture)
 		return c
@@ -82,9 +74,7 @@ func TestCheckUnreadable(t *testing.T) {
 func TestCheckNothing(t *testing.T) {
 	empty := filepath.Join(t.TempDir(), "empty.pcap")
 	b := []byte{0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0}
-	if err := os.WriteFile(empty, b, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	check(t, os.WriteFile(empty, b, 0o600))
 	var c complaints
 	if judge.Check(&c, empty); len(c) != 1 || !strings.Contains(c[0], "nothing was judged: the capture holds no packet") {
 		t.Errorf("%q", c)
@@ -107,13 +97,9 @@ func (k *keeper) ArtifactDir() string { return k.dir }
 func TestCheckKeeps(t *testing.T) {
 	for name, want := range map[string]bool{"d-mpa-bad.pcap": true, "d-reject.pcap": false} {
 		b, err := os.ReadFile("../testdata/pcaps/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		capture := filepath.Join(t.TempDir(), name) // no expectation beside it
-		if err := os.WriteFile(capture, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		check(t, os.WriteFile(capture, b, 0o600))
 		k := &keeper{dir: t.TempDir()}
 		judge.Check(k, capture)
 		kept, err := os.ReadFile(filepath.Join(k.dir, name))

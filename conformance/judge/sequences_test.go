@@ -35,15 +35,11 @@ func sequence(t *testing.T, name string, want map[string]int, say func(t *testin
 		made = kept
 	}
 	w, err := capture.Create(made)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	t.Run("say", func(t *testing.T) {
 		say(t, func(addr string) string { return rdmaptest.Relayed(t, w, addr) })
 	})
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	check(t, w.Close())
 	for _, file := range []string{made, kept} {
 		judge.Check(t, file)
 		got := count(t, file)
@@ -60,15 +56,11 @@ func sequence(t *testing.T, name string, want map[string]int, say func(t *testin
 func count(t *testing.T, file string) map[string]int {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	defer f.Close()
 	n, conns := make(map[string]int), make(map[int]bool)
 	for ev, err := range decode.Events(f, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		check(t, err)
 		conns[ev.Conn.ID] = true
 		if ev.RPC != nil && !ev.RPC.IsReply {
 			n[fmt.Sprintf("%d.%d", ev.RPC.Prog, ev.RPC.Proc)]++
@@ -84,9 +76,7 @@ func count(t *testing.T, file string) map[string]int {
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	return l
 }
 

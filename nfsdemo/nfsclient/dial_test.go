@@ -61,9 +61,7 @@ func listen(t testing.TB) net.Listener {
 func serve(t testing.TB, hidden bool) (rdma, tcp string, mountPort int) {
 	t.Helper()
 	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/export", FS: mem.New(nil), Squash: server.SquashNone}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	s := &transport.Server{Handler: h}
 	m := &transport.Server{Handler: h}
 	if hidden {
@@ -112,13 +110,9 @@ func TestBothTransports(t *testing.T) {
 			c := mustDial(t, url, nil)
 			data := testData(3<<20 + 5)
 			dir, err := c.MkdirAll(t.Context(), "/export/"+strings.Split(url, ":")[0]+"/b", 0o755)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			n, err := c.Create(t.Context(), dir, "file", 0o640, true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if done, err := c.WriteFrom(t.Context(), n, data, int64(len(data)), nil); err != nil || done != int64(len(data)) {
 				t.Fatalf("WriteFrom = %d, %v", done, err)
 			}
@@ -320,9 +314,7 @@ func TestReconnect(t *testing.T) {
 			return w
 		}}
 		c, err := dial(t, u, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		data := make([]byte, 300_000)
 		for i := range data {
 			data[i] = byte(rnd.Uint32())
@@ -332,9 +324,7 @@ func TestReconnect(t *testing.T) {
 				t.Fatalf("%d connections", conns)
 			}
 			d, err := c.MkdirAll(t.Context(), fmt.Sprintf("/export/d%d", i), 0o755)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			noErr(t, roundTrip(t, c, d, data))
 			must(c.RemoveAll(t.Context(), c.Root(), d))(t)
 		}

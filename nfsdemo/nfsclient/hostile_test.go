@@ -413,9 +413,7 @@ func TestHostileCut(t *testing.T) {
 			u := must(nfsclient.ParseURL(s.Listen(t, false)))(t)
 			stream := must(transport.DialStream(t.Context(), "tcp", u.Addr(), nil))(t)
 			c, err := nfsclient.New(t.Context(), &cutting{Caller: stream, later: make(chan struct{}), fails: fails}, []byte{1}, "/", &nfsclient.Config{MaxBlock: 4096, InFlight: 3})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			defer c.Close()
 			n := &nfsclient.Node{Path: "/file", FH: []byte{2}, Attr: nfs3.Attr{Type: nfs3.TypeReg, Size: 3 * 4096}}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

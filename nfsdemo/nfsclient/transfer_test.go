@@ -224,9 +224,7 @@ func TestWriteFromErrors(t *testing.T) {
 	f := newFake(t)
 	c := f.client(t, small)
 	n, err := c.Create(t.Context(), c.Root(), "a", 0o644, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	f.hook = func(p nfs3.Proc, nth int) nfs3.Status {
 		if p == nfs3.ProcWrite && nth == 7 {
 			return nfs3.ErrNoSpc
@@ -383,9 +381,7 @@ func mix(t *testing.T, seed uint64) {
 		}
 	}
 	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/export", FS: files, Squash: server.SquashNone}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	s := &transport.Server{Handler: h, Config: &transport.Config{Reading: transport.Reading{HandlerLimit: time.Duration(rnd.IntN(2)) * time.Millisecond}}}
 	l := listen(t)
 	scheme, serve := "nfs+rdma", s.Serve

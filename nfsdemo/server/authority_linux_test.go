@@ -217,9 +217,7 @@ func newHelper(t *testing.T, id *caller.Identity) *helper {
 
 func check(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 }
 
 func (h *helper) do(t *testing.T, c *localCall) (o outcome) {

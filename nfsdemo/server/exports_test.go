@@ -85,9 +85,7 @@ func TestSetExports(t *testing.T) {
 	s := newServer(t, a)
 	p := newPeer(t, s, sys(0, 0))
 	old := p.create(p.root, "f", 0o644)
-	if err := s.SetExports([]server.Export{{Path: "/b", FS: b, Squash: server.SquashNone}, {Path: "/export", FS: a, ReadOnly: true}}); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, s.SetExports([]server.Export{{Path: "/b", FS: b, Squash: server.SquashNone}, {Path: "/export", FS: a, ReadOnly: true}}))
 	p.attr(old)
 	setattr(p, old, mode(0o600), nfs3.ErrROFS)
 	p.create(p.mount("/b"), "g", 0o644)
@@ -250,9 +248,7 @@ func TestCerts(t *testing.T) {
 	p := &peer{T: t, srv: s, cred: sys(7, 7), addr: testAddr}
 	p.root = p.mount("/export")
 	spiffe, err := url.Parse("spiffe://example.com/build")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	verified := func(c *x509.Certificate) *tls.ConnectionState {
 		return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{c}, VerifiedChains: [][]*x509.Certificate{{c, {DNSNames: []string{"build.example.com"}}}}}
 	}
@@ -283,9 +279,7 @@ func TestCerts(t *testing.T) {
 		s.ServeRPC(t.Context(), req, &resp)
 		var res nfs3.CreateRes
 		d := xdr.NewDecoder(resp.Results)
-		if err := xdr.Decode(&d, &res).Err(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, xdr.Decode(&d, &res).Err())
 		if tt.owner == 0 && res.Status != nfs3.ErrAcces || tt.owner != 0 && (res.Status != nfs3.OK || res.Attr.Attr.UID != tt.owner) {
 			t.Errorf("%s: %v, owner %d, want %d", name, res.Status, res.Attr.Attr.UID, tt.owner)
 		}

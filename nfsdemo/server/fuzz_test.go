@@ -17,13 +17,9 @@ import (
 func fuzzServer(t testing.TB) (*server.Server, nfs3.FileHandle, nfs3.FileHandle) {
 	fsys := mem.New(&mem.Config{Capacity: 1 << 20, MaxFiles: 64})
 	s, err := server.New(&server.Config{Exports: []server.Export{{Path: "/export", FS: fsys, Squash: server.SquashNone}}, MaxIO: 64 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	f, _, err := fsys.Root().Create("file", &backend.Init{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return s, s.FirstHandle(fsys.Root()), s.FirstHandle(f)
 }
 

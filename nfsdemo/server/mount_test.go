@@ -69,9 +69,7 @@ func TestMountLists(t *testing.T) {
 		{Path: "/a/deeper", FS: mem.New(nil)},
 		{Path: "/closed", FS: mem.New(nil), Clients: only("2001:db8::/32")},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	p := &peer{T: t, srv: s, cred: sys(0, 0), addr: testAddr}
 	a, deep := p.mnt("/a", mount3.OK), p.mnt("/a/deeper", mount3.OK)
 	if string(a.Handle[:4]) == string(deep.Handle[:4]) {
@@ -231,9 +229,7 @@ func TestNames(t *testing.T) {
 			},
 		}
 		s, err := server.New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		var root nfs3.FileHandle
 		try := func(last byte, mnt mount3.Status, lookup nfs3.Status) {
 			t.Helper()

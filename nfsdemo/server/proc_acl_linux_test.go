@@ -41,13 +41,9 @@ func TestACL(t *testing.T) {
 		t.Skipf("the file system of %s has no ACLs", at)
 	}
 	fsys, err := dir.New(at, &dir.Config{Async: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { _ = fsys.Close() })
-	if err := os.Chmod(at, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Chmod(at, 0o777))
 	p := newPeer(t, newServer(t, fsys), sys(0, 0))
 	h := p.create(p.root, "f", 0o640)
 

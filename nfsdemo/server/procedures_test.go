@@ -1000,9 +1000,7 @@ func TestQuota(t *testing.T) {
 			{Path: "/krb5", FS: limited{mem.New(nil)}, Squash: server.SquashNone, Sec: []xdr.AuthFlavor{server.Krb5p}},
 			{Path: "/tls", FS: limited{mem.New(nil)}, Squash: server.SquashNone, XprtSec: server.XprtTLS},
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		of := func(id uint32) []uint32 { return []uint32{1, 1024, 1, 4, 2, id, 7, 6, 5, 0, 3600} }
 		group := []uint32{1, 4096, 1, 2 << 30, 1 << 29, 1, 0, 0, 1<<32 - 1, 1<<32 - 60, 0}
 		none, perm := []uint32{2}, []uint32{3}
@@ -1074,9 +1072,7 @@ func TestLockFile(t *testing.T) {
 	s := newServer(t, fsys, func(c *server.Config) { c.Exports[0].Secure = true })
 	attr := nfs3.SetAttr{SetMode: true, Mode: 0o600, SetUID: true, UID: 7}
 	n, _, err := fsys.Root().Create("f", &backend.Init{Attr: attr})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	handle := s.FirstHandle(n)
 	ask := func(uid uint32, port uint16, h nfs3.FileHandle, open bool) error {
 		t.Helper()

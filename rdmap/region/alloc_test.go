@@ -10,9 +10,7 @@ func TestAllocs(t *testing.T) {
 	tab := region.NewTable()
 	mem := make([]byte, 4096)
 	w, err := tab.Window(mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	other := register(t, tab, mem, region.RemoteRead)
 	ctx := t.Context()
 	for name, f := range map[string]func(){

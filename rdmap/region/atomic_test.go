@@ -17,9 +17,7 @@ func TestAtomicInDomains(t *testing.T) {
 	for i := range adders {
 		tab := region.NewTable()
 		r, err := tab.RegisterMemory(mem, region.Options{Access: region.Atomic})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		wg.Go(func() {
 			v, err := tab.Lookup(r.STag(), 0, 8, region.Atomic)
 			if err != nil {

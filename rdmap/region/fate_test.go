@@ -75,9 +75,7 @@ func TestMemoryForgotten(t *testing.T) {
 func registerMemory(t *testing.T, tab *region.Table, mem region.Memory) region.Region {
 	t.Helper()
 	r, err := tab.RegisterMemory(mem, region.Options{Access: region.RemoteRead | region.Verify})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return r
 }
 

@@ -47,9 +47,7 @@ func TestForwardInvalid(t *testing.T) {
 	} {
 		r, _ := tab.RegisterMemory(mem, region.Options{Access: region.RemoteWrite})
 		v, err := tab.Lookup(r.STag(), 0, 5, region.RemoteWrite)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		end(&r)
 		if v.Forward(1) || v.Offset() != 0 {
 			t.Errorf("%s: the view moves", name)

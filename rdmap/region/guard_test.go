@@ -55,9 +55,7 @@ func view(t *testing.T, mem region.Memory) region.View {
 	t.Helper()
 	tab := region.NewTable()
 	r, err := tab.RegisterMemory(mem, region.Options{Access: region.RemoteRead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	v := must(tab.Lookup(r.STag(), 2, 4, region.RemoteRead))(t)
 	t.Cleanup(v.Release)
 	return v
@@ -183,9 +181,7 @@ func TestRegistrationForgets(t *testing.T) {
 	tab := region.NewTable()
 	m := &watched{plainBytes: make(region.Bytes, 8), failed: make(chan struct{})}
 	r, _ := tab.RegisterMemory(m, region.Options{Access: region.RemoteWrite})
-	if err := r.Invalidate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, r.Invalidate(t.Context()))
 	close(m.failed)
 	r, _ = tab.RegisterMemory(make(region.Bytes, 8), region.Options{Access: region.RemoteWrite})
 	v, err := tab.Lookup(r.STag(), 2, 4, region.RemoteWrite)

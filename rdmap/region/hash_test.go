@@ -23,9 +23,7 @@ func sumOf(t *testing.T, mem region.Memory) []byte {
 	t.Helper()
 	tab := region.NewTable()
 	r, err := tab.RegisterMemory(mem, region.Options{Access: region.Verify})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	v := must(tab.Lookup(r.STag(), 2, uint32(len(mem.Bytes())-2), region.Verify))(t)
 	defer v.Release()
 	sum, err := v.AppendSum([]byte("before"))

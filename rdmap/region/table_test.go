@@ -30,9 +30,7 @@ func TestShared(t *testing.T) {
 	d := region.NewDomain()
 	a, b := d.NewTable(), d.NewTable()
 	r, err := d.RegisterShared(make(region.Bytes, 8), region.Options{Access: region.RemoteRead | region.RemoteInvalidate})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	for _, tab := range []*region.Table{a, b} {
 		if err := try(tab, r.STag(), 0, 8, region.RemoteRead); err != nil {
 			t.Error(err)
@@ -89,9 +87,7 @@ func TestMemory(t *testing.T) {
 	tab := region.NewTable()
 	m := &persistent{mem: b}
 	r, err := tab.RegisterMemory(m, region.Options{Access: region.FlushPersistent})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	v, _ := tab.Lookup(r.STag(), 2, 3, region.FlushPersistent)
 	if err := v.Memory().Persist(v.Offset(), len(v.Bytes())); err != nil || m.off != 2 || m.n != 3 {
 		t.Errorf("%v, %+v", err, m)

@@ -33,9 +33,7 @@ func oldLog(t *testing.T, mode commitlog.Mode, sessions int) (octets []byte, inf
 		records = append(records, pmemtest.Record{Seq: r.Seq, Payload: r.Payload})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return octets, info, records
 }
 
@@ -113,9 +111,7 @@ func createCrash(t *testing.T, octets []byte, old *commitlog.Info, records []pme
 			return nil, pmemtest.ErrNothing
 		},
 	}, pmemtest.Budget{Samples: 16})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if fresh == 0 {
 		t.Error("the new log was never found")
 	}

@@ -210,9 +210,7 @@ func TestReleasedBetweenSessions(t *testing.T) {
 			}
 			c, s := connect(t, p, pipes, nil)
 			prep, err := l.Prepare(t.Context(), commitlog.Instance{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			take(t, l, 1, full, full)
 			noErr(t, l.Release(2))
 			if strings.HasPrefix(where, "process") {
@@ -222,9 +220,7 @@ func TestReleasedBetweenSessions(t *testing.T) {
 			} else {
 				err = aerr
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if strings.HasSuffix(where, "tried") {
 				untilRoom(t, p, full)
 				return
@@ -245,7 +241,5 @@ func untilRoom(t *testing.T, p *commitlog.Producer, payload string) {
 	if err == nil {
 		_, err = e.Wait(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 }

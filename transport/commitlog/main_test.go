@@ -37,13 +37,9 @@ func onWires(t *testing.T, f func(t *testing.T, dial func() (a, b net.Conn))) {
 func dialTCP(t *testing.T, l net.Listener) (a, b net.Conn) {
 	t.Helper()
 	a, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	b, err = l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return a, b
 }
 

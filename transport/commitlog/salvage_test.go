@@ -84,9 +84,7 @@ func TestMend(t *testing.T) {
 			t.Fatalf("%+v %v, want %+v", mended, err, info)
 		}
 		l, err := commitlog.Open(pmemtest.OpenSim(sim.Told().Durable(), nil)) // behind a loss of power
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		p := commitlog.NewProducer(nil)
 		noErr(t, l.Local(t.Context(), p))
 		for _, r := range want {
@@ -117,9 +115,7 @@ func TestMendDamaged(t *testing.T) {
 		}
 		var at []uint64
 		info, err := commitlog.Inspect(bytes.NewReader(mem), int64(len(mem)), func(r *commitlog.Record) error { at = append(at, r.Pos); return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		bad := int(seed) % (len(want) - 1)
 		mem[20480+at[bad]%1024+28] ^= 1
 		if mode == commitlog.WAL && seed%4 == 0 { // as if it had never been flushed

@@ -126,9 +126,7 @@ func decoded(lines []string) (out []string) {
 func unhex(tb testing.TB, s string) []byte {
 	tb.Helper()
 	b, err := hex.DecodeString(strings.Join(strings.Fields(s), ""))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	return b
 }
 
@@ -440,13 +438,9 @@ func TestEveryRPC(t *testing.T) {
 func readPackets(tb testing.TB, file string, c *decode.Capture) {
 	tb.Helper()
 	b, err := os.ReadFile(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	for pkt, err := range decode.Packets(bytes.NewReader(b)) {
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, err)
 		c.Packet(&pkt)
 	}
 }
@@ -471,9 +465,7 @@ func TestAllocs(t *testing.T) {
 func BenchmarkCapture(b *testing.B) {
 	const file = pcapDir + "/b-nfs3-read1m.pcap"
 	st, err := os.Stat(file)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.SetBytes(st.Size())
 	b.ReportAllocs()
 	for b.Loop() {
@@ -622,7 +614,7 @@ func recordLog(t *testing.T, mode commitlog.Mode, n int) []byte {
 	return file.Bytes()
 }
 
-func must(t *testing.T, errs ...error) {
+func must(t testing.TB, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
 		if err != nil {

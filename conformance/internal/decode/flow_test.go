@@ -20,18 +20,12 @@ func written(t *testing.T, opt *decode.Options, say func(w *capture.Writer)) []s
 	t.Helper()
 	var file bytes.Buffer
 	w, err := capture.NewWriter(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	say(w)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Close())
 	var lines []string
 	for ev, err := range decode.Events(&file, opt) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, line, _ := strings.Cut(strings.TrimLeft(ev.String(), " "), " ")
 		lines = append(lines, line)
 	}
@@ -161,14 +155,10 @@ func TestAcknowledgedLoss(t *testing.T) {
 func packetsOf(tb testing.TB, file string) []decode.Packet {
 	tb.Helper()
 	b, err := os.ReadFile(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	var all []decode.Packet
 	for pkt, err := range decode.Packets(bytes.NewReader(b)) {
-		if err != nil {
-			tb.Fatal(err)
-		}
+		must(tb, err)
 		pkt.Data = bytes.Clone(pkt.Data)
 		all = append(all, pkt)
 	}

@@ -202,9 +202,7 @@ func TestMutated(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, seed))
 	for _, file := range captures(t) {
 		b, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b = b[:min(len(b), 40000)]
 		for round := range 25 {
 			m := mutate(rnd, bytes.Clone(b))

@@ -285,13 +285,9 @@ func conversation(t testing.TB, align int, cred []byte, proc nfs3.Proc, args xdr
 	})
 	c := &rpcrdma.Call{XID: xid, Prog: nfs3.Program, Vers: nfs3.Version, Proc: uint32(proc)}
 	c.Message = message(head, xdr.Encode(nil, args), arg)
-	if err := errors.Join(q.Plan(c), q.Begin(c)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(q.Plan(c), q.Begin(c)))
 	call, _, err := q.AppendCall(nil, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := made(rpcrdma.NewResponder(rpcrdma.ResponderConfig{
 		Profile: rpcrdma.RFC5666, SendSize: 16384, Align: align, AlignMin: 1, Binding: chunks.NFSv3,
 	}))

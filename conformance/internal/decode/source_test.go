@@ -28,17 +28,13 @@ import (
 func relink(t *testing.T, file string, ng bool, link layers.LinkType, strip func([]byte) []byte) []byte {
 	t.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	var out bytes.Buffer
 	var write func(gopacket.CaptureInfo, []byte) error
 	if ng {
 		w, err := pcapgo.NewNgWriter(&out, link)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer func() { _ = w.Flush() }()
 		write = func(ci gopacket.CaptureInfo, b []byte) error {
 			if err := w.WritePacket(ci, b); err != nil {
@@ -48,23 +44,17 @@ func relink(t *testing.T, file string, ng bool, link layers.LinkType, strip func
 		}
 	} else {
 		w := pcapgo.NewWriter(&out)
-		if err := w.WriteFileHeader(262144, link); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.WriteFileHeader(262144, link))
 		write = w.WritePacket
 	}
 	for pkt, err := range decode.Packets(f) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b := strip(bytes.Clone(pkt.Data))
 		if b == nil {
 			continue
 		}
 		ci := gopacket.CaptureInfo{Timestamp: pkt.Time, CaptureLength: len(b), Length: len(b)}
-		if err := write(ci, b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, write(ci, b))
 	}
 	return out.Bytes()
 }
@@ -74,9 +64,7 @@ func countEvents(t *testing.T, b []byte) decode.Counts {
 	t.Helper()
 	c := make(decode.Counts)
 	for ev, err := range decode.Events(bytes.NewReader(b), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		c.Add(ev)
 	}
 	return c
@@ -133,14 +121,10 @@ func TestOutOfOrderCapture(t *testing.T) {
 	decodeFile(t, file, want.Add)
 	var pkts []decode.Packet
 	f, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	for pkt, err := range decode.Packets(f) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		pkt.Data = bytes.Clone(pkt.Data)
 		pkts = append(pkts, pkt)
 		if len(pkts)%5 == 0 {
@@ -188,25 +172,15 @@ func TestNotCapture(t *testing.T) {
 // TestGzip: pcap and pcapng may be compressed, also in several members.
 func TestGzip(t *testing.T) {
 	b, err := os.ReadFile(pcapDir + "/d-reject.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var ng bytes.Buffer
 	w, err := pcapgo.NewNgWriter(&ng, layers.LinkTypeEthernet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for p, err := range decode.Packets(bytes.NewReader(b)) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: p.Time, Length: p.Len, CaptureLength: len(p.Data)}, p.Data); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, w.WritePacket(gopacket.CaptureInfo{Timestamp: p.Time, Length: p.Len, CaptureLength: len(p.Data)}, p.Data))
 	}
-	if err := w.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Flush())
 	for name, file := range map[string][]byte{"pcap": b, "pcapng": ng.Bytes()} {
 		var z bytes.Buffer
 		for _, part := range [][]byte{file[:3], file[3:]} {
@@ -214,9 +188,7 @@ func TestGzip(t *testing.T) {
 			if _, err := w.Write(part); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, w.Close())
 		}
 		if got := countEvents(t, z.Bytes()); got["mpa.rep"] != 1 {
 			t.Errorf("%s: %v", name, got)
@@ -232,9 +204,7 @@ func TestGzip(t *testing.T) {
 // TestStop: a loop that ends early gets no further event.
 func TestStop(t *testing.T) {
 	b, err := os.ReadFile(pcapDir + "/a-rping.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := 0
 	for range decode.Events(bytes.NewReader(b), nil) {
 		if n++; n == 10 {
@@ -250,28 +220,18 @@ func TestStop(t *testing.T) {
 func TestSnapLength(t *testing.T) {
 	var out bytes.Buffer
 	w := pcapgo.NewWriter(&out)
-	if err := w.WriteFileHeader(100, layers.LinkTypeEthernet); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.WriteFileHeader(100, layers.LinkTypeEthernet))
 	f, err := os.Open(pcapDir + "/b-nfs3-ops.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	for pkt, err := range decode.Packets(f) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b := pkt.Data[:min(len(pkt.Data), 100)]
-		if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: pkt.Time, CaptureLength: len(b), Length: len(pkt.Data)}, b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.WritePacket(gopacket.CaptureInfo{Timestamp: pkt.Time, CaptureLength: len(b), Length: len(pkt.Data)}, b))
 	}
 	holes := 0
 	for ev, err := range decode.Events(&out, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if ev.Missing > 0 && !errors.Is(ev.Err, decode.ErrHole) {
 			t.Error(ev)
 		}
@@ -420,9 +380,7 @@ func TestBlocksNotRead(t *testing.T) {
 					r = append(r, bytes.NewReader(b))
 				}
 				for _, err := range decode.Packets(io.MultiReader(append(r, bytes.NewReader(packet(4, 4, 1, 2, 3, 4)))...)) {
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					runtime.GC()
 					got++
 				}
@@ -470,9 +428,7 @@ func captures(tb testing.TB) []string {
 func decodeFile(tb testing.TB, file string, visit func(*decode.Event)) {
 	tb.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must(tb, err)
 	defer f.Close()
 	for ev, err := range decode.Events(bufio.NewReader(f), nil) {
 		if err != nil {
@@ -489,9 +445,7 @@ type row struct{ capture, key string }
 func readTable(t *testing.T, name string, columns int) map[row][]string {
 	t.Helper()
 	b, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	table := make(map[row][]string)
 	for line := range strings.Lines(string(b)) {
 		line = strings.TrimRight(line, "\n")
@@ -514,9 +468,7 @@ func readTable(t *testing.T, name string, columns int) map[row][]string {
 func number(t *testing.T, s string) int {
 	t.Helper()
 	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 

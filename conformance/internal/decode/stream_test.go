@@ -170,9 +170,7 @@ func TestStream(t *testing.T) {
 	before, most, replies := memory(), uint64(0), 0
 	s := newStream(octets)
 	for ev, err := range decode.Events(bufio.NewReaderSize(s, 1<<16), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if ev.Err != nil || ev.FPDU != nil && ev.FPDU.CRCState != decode.CRCGood {
 			t.Fatal(ev)
 		}
@@ -192,16 +190,12 @@ func TestStream(t *testing.T) {
 // BenchmarkStream: octets of capture per second, CRC on, RPCs put together from their chunks.
 func BenchmarkStream(b *testing.B) {
 	file, err := io.ReadAll(newStream(32 << 20))
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.SetBytes(int64(len(file)))
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, err := range decode.Events(bytes.NewReader(file), nil) {
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 		}
 	}
 }

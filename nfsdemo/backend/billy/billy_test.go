@@ -61,9 +61,7 @@ func TestSuite(t *testing.T) {
 func serve(t testing.TB, fsys backend.FS) *nfsclient.Client {
 	t.Helper()
 	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/export", FS: fsys, Squash: server.SquashNone}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &transport.Server{Handler: h}
 	done := make(chan error, 1)
@@ -155,15 +153,11 @@ func second(_ *nfsclient.Node, err error) error { return err }
 func TestForgotten(t *testing.T) {
 	f := billy.New(memfs.New(), &billy.Config{MaxFiles: 10})
 	dir, _, err := f.Root().Create("dir", &backend.Init{Type: nfs3.TypeDir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var first backend.Node
 	for i := range 20 {
 		n, _, err := dir.Create(fmt.Sprint(i), &backend.Init{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if i == 0 {
 			first = n
 		}
@@ -263,9 +257,7 @@ func TestListing(t *testing.T) {
 		f.Close()
 	}
 	d, _, err := billy.New(under, nil).Root().Lookup("d")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	under.reads = 0
 	seen := make(map[string]int)
 	var last nfs3.DirPlusEntry
@@ -280,9 +272,7 @@ func TestListing(t *testing.T) {
 			seen[e.Name]++
 			return true
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if pages == 1 {
 			noErr(t, d.Remove("0998", false))
 			noErr(t, d.Rename("0999", d, "other"))
@@ -323,13 +313,9 @@ func TestHanging(t *testing.T) {
 	under := &hanging{osfs.New(root, osfs.WithBoundOS()), make(chan struct{}), make(chan struct{})}
 	f := billy.New(under, &billy.Config{Concurrent: true})
 	d, _, err := f.Root().Lookup("d")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	file, _, err := d.Lookup("file")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	done := make(chan error, 3)
 	begin := func(call func() error) { go func() { done <- call() }() }
 	begin(func() error { _, _, err := d.Lookup("hangs"); return err })
@@ -373,18 +359,14 @@ func TestMoved(t *testing.T) {
 	root := t.TempDir()
 	f := billy.New(&changing{osfs.New(root, osfs.WithBoundOS()), root}, &billy.Config{Concurrent: true})
 	d, _, err := f.Root().Create("d", &backend.Init{Type: nfs3.TypeDir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	files := make([]backend.Node, 3)
 	for i := range files {
 		n, _, err := d.Create(fmt.Sprint(i), &backend.Init{})
 		if err == nil {
 			_, err = n.Write([]byte(strings.Repeat(fmt.Sprint(i), 100)), 0, nfs3.Unstable)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		files[i] = n
 	}
 	const rounds = 300

@@ -43,9 +43,7 @@ func engineAllocs(t *testing.T, markers bool) {
 	// The engine of the tests collects octets in slices; here they go straight across.
 	move := func(from, to *halves) (n int) {
 		for from.snd.Take(&from.wk) {
-			if err := from.wk.Build(from.snd.MULPDU, true, from.snd.Table); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, from.wk.Build(from.snd.MULPDU, true, from.snd.Table))
 			for _, p := range from.wk.Batch.Pieces() {
 				to.in = append(to.in, p...)
 			}
@@ -55,17 +53,13 @@ func engineAllocs(t *testing.T, markers bool) {
 		}
 		for off := 0; ; {
 			u, k, err := to.df.Next(to.in[off:])
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if k == 0 {
 				to.in = to.in[:copy(to.in, to.in[off:])]
 				return n
 			}
 			ev, err := to.rcv.Input(u)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			to.rcv.Pool().Put(ev.Buf)
 			engine.Fire(to.due)
 			engine.Fire(to.rcv.Due)

@@ -159,9 +159,7 @@ func TestTouchedBuffers(t *testing.T) {
 	a, b := newEngine(cfg), newEngine(cfg)
 	mem, reg := b.register(t, 4*verbs.CopyLimit, region.RemoteRead|region.RemoteWrite|region.Atomic)
 	source, err := b.snd.Table.Register(mem, region.RemoteRead)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	sink, sreg := a.register(t, len(mem), region.ReadSink)
 	long, short := rdmaptest.Pattern(len(mem)), rdmaptest.Pattern(verbs.CopyLimit)
 	a.post(
@@ -204,9 +202,7 @@ func TestStoreBesideResponse(t *testing.T) {
 	a, b, c, d := newEngine(cfg), newEngine(cfg), newEngine(cfg), newEngine(cfg)
 	mem, reg := b.register(t, 4*engine.StageLimit, region.RemoteRead|region.RemoteWrite)
 	other, err := d.snd.Table.Register(mem, region.Atomic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	_, sink := a.register(t, len(mem), region.ReadSink)
 	a.post(verbs.WR{Op: verbs.OpReadRequest, STag: reg.STag(), Sink: sink.STag(), Len: uint32(len(mem))})
 	b.input(a.output())

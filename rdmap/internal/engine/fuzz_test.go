@@ -55,9 +55,7 @@ func fuzzRun(t *testing.T, in []byte, piece int) string {
 	e := newEngine(engineConfig{recvs: 3, ird: 2, ord: 1, nocrc: true, size: 100, pool: pool, ext: engine.ExtAll})
 	around := make([]byte, 300)
 	reg, err := e.snd.Table.Register(around[100:200:200], rdmaptest.AllRights|region.Atomic|region.Verify|region.FlushVisible)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	sink := make([]byte, 32)
 	sreg, _ := e.snd.Table.Register(sink, region.ReadSink)
 	var d rdmaptest.Done

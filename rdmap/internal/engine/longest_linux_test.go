@@ -134,9 +134,7 @@ func vastMemory(t testing.TB, tab *region.Table, access region.Access) (*countin
 	t.Helper()
 	m := &counting{Mem: rdmaptest.Vast(t, engine.MaxMessage)}
 	reg, err := tab.RegisterMemory(m, region.Options{Access: access})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return m, reg
 }
 

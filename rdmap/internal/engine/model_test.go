@@ -382,9 +382,7 @@ func (s *worldSide) register(t testing.TB, access region.Access) *worldRegion {
 	r := &worldRegion{double: make([]byte, worldSize)}
 	mem := &rdmaptest.Persisting{Mem: make([]byte, worldSize)}
 	reg, err := s.e.snd.Table.RegisterMemory(mem, region.Options{Access: access})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	r.Region, r.mem = reg, mem.Mem
 	r.set(0, nil)
 	return r

@@ -59,9 +59,7 @@ func TestSendOvertakesResponse(t *testing.T) {
 		y := rdmap.Server(q, &rdmap.Config{Handler: h, Startup: rdmap.Startup{Plain: true}})
 		go y.Handshake(t.Context())
 		peer, _, err := rdmaptest.Initiate(p, &mpa.Config{IRD: 1, ORD: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		synctest.Wait()
 		go y.Serve()
 		src := must(y.Register(rdmaptest.Pattern(100_000), region.RemoteRead))(t)
@@ -98,9 +96,7 @@ func TestStreamsAreIndependent(t *testing.T) {
 		hung.run(nil)
 
 		reg, err := free.y.Table().RegisterMemory(hung.mem, region.Options{Access: rdmaptest.CommitRights})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		free.region, free.mem = reg, hung.mem
 		free.run(nil)
 		free.trace = waits

@@ -120,9 +120,7 @@ func newOrderModel(t testing.TB, how byte) *orderModel {
 	}
 	register := func(access region.Access) region.STag {
 		reg, err := m.b.snd.Table.RegisterMemory(memory, region.Options{Access: access})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		return reg.STag()
 	}
 	// A registered memory is known to the whole process, with everything that it refers to.

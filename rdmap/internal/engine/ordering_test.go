@@ -181,9 +181,7 @@ func newPlainRig(t testing.TB, firstOp, laterOp string) *orderRig {
 	plain := struct{ region.Memory }{g.mem}
 	g.registerAs(plain, g.b.snd.Table)
 	source, err := g.b.snd.Table.RegisterMemory(plain, region.Options{Access: region.RemoteRead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	g.source = source.STag()
 	return g
 }

@@ -94,9 +94,7 @@ func TestRequestRights(t *testing.T) {
 			a, b := newEngine(engineConfig{ord: 1, ext: engine.ExtAll}), newEngine(engineConfig{ird: 1, ext: engine.ExtAll})
 			mem := &rdmaptest.Persisting{Mem: make([]byte, 128)}
 			reg, err := b.snd.Table.RegisterMemory(mem, region.Options{Access: access})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			_, sink := a.register(t, 128, region.ReadSink)
 			var d rdmaptest.Done
 			wr := tt.wr

@@ -201,9 +201,7 @@ func (s *script) command(line string) {
 	case "badcrc":
 		s.raw(rest[0], strings.Join(rest[1:], ""), 1)
 	case "revoke":
-		if err := s.regions[rest[0]].Invalidate(s.t.Context()); err != nil {
-			s.t.Fatal(err)
-		}
+		noErr(s.t, s.regions[rest[0]].Invalidate(s.t.Context()))
 	case "state":
 		s.state(rest[0])
 	default:

@@ -104,9 +104,7 @@ func TestRealEFAULT(t *testing.T) {
 	m := open(t, pmem.Mmap, path, nil)
 	noErr(t, os.Truncate(path, 0))
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	err = m.Guard(0, 4096, func() error { _, err := w.Write(m.Bytes()); return err })
 	if !errors.Is(err, syscall.EFAULT) || !errors.Is(m.Err(), syscall.EFAULT) {
 		t.Error(err)

@@ -232,9 +232,7 @@ func TestRemoved(t *testing.T) {
 		} else {
 			err = os.Remove(path)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if err := m.Persist(0, 64); !errors.Is(err, region.ErrRegionLost) {
 			t.Errorf("replaced %v: %v", replace, err)
 		}
