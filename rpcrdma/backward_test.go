@@ -80,25 +80,3 @@ func TestNoChunks(t *testing.T) {
 		}
 	}
 }
-
-// TestErrorCredits: with both directions the credits of an RDMA_ERROR are not looked at,
-// since nothing says whose they are (RFC 8167 Section 4.2); with one they are a grant.
-func TestErrorCredits(t *testing.T) {
-	for _, both := range []bool{false, true} {
-		q := made(rpcrdma.NewRequester(rpcrdma.RequesterConfig{Bidirectional: both}))
-		c := &rpcrdma.Call{XID: 1, Message: chunks.Message{Head: rpcCall(1, 0)}}
-		noErr(t, q.Begin(c))
-		send(t, q, c)
-		got, err := q.Receive(unhex(t, "00000001 00000001 00000009 00000004 00000002"))
-		if got != c || err != nil {
-			t.Fatal(err)
-		}
-		want := 9
-		if both {
-			want = 1
-		}
-		if q.Window() != want || q.InFlight() != 0 {
-			t.Errorf("both directions %v: window %d, want %d", both, q.Window(), want)
-		}
-	}
-}

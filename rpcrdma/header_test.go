@@ -134,22 +134,6 @@ func TestHeaderErrors(t *testing.T) {
 	}
 }
 
-// TestHeaderLenient: octets that have no meaning do not matter.
-func TestHeaderLenient(t *testing.T) {
-	for name, hex := range map[string]string{
-		"DONE with octets behind":            vectors.done + "ffffffffffffffff",
-		"ERR_CHUNK with octets behind":       vectors.errChunk + "0000000000000000",
-		"ERR_VERS with octets behind":        vectors.errVers + "00",
-		"NOMSG with octets behind":           vectors.longReply + "00000000",
-		"ERR_CHUNK for version 2, 28 octets": "01020304 00000002 00000020 00000004 00000002 0000000000000000",
-	} {
-		var h rpcrdma.Header
-		if _, err := h.Decode(unhex(t, hex), nil); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // TestHeaderWords sets every word of every vector to values at the edges.
 func TestHeaderWords(t *testing.T) {
 	var h rpcrdma.Header

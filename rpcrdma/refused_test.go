@@ -62,18 +62,6 @@ func TestNoBinding(t *testing.T) {
 	}
 }
 
-// TestConfigWords: the Connection Configuration Protocol has three words each way, no more
-// and no fewer.
-func TestConfigWords(t *testing.T) {
-	for n := range 18 {
-		_, err := rpcrdma.ParseConfigArgs(make([]byte, n))
-		_, err2 := rpcrdma.ParseConfigReply(make([]byte, n))
-		if want := n == 12; (err == nil) != want || (err2 == nil) != want {
-			t.Errorf("%d octets: %v, %v", n, err, err2)
-		}
-	}
-}
-
 // TestPaddedReplyRefused: an RDMA_MSGP that answers a call and does not decode fails that
 // call and nothing else.
 func TestPaddedReplyRefused(t *testing.T) {
