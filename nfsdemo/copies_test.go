@@ -21,33 +21,21 @@ func TestCopies(t *testing.T) {
 		t.Skip("compiles this module once more")
 	}
 	list, err := goList(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	work := t.TempDir()
 	in, err := newInstrumenter(work, list)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	for to, from := range map[string]string{
 		"copycount/count.go": "count.go.txt", "copymain/main.go": "main.go.txt",
 	} {
 		text, err := os.ReadFile(filepath.Join("testdata", "copies", from))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := in.add(filepath.Join(here, filepath.FromSlash(to)), text); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
+		noErr(t, in.add(filepath.Join(here, filepath.FromSlash(to)), text))
 	}
 	bin := filepath.Join(work, "copymain")
-	if err := in.build(module+"/nfsdemo/copymain", bin); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, in.build(module+"/nfsdemo/copymain", bin))
 	got := runCopies(t, bin, work)
 	if len(got) != 4 {
 		t.Fatalf("%d transfers were measured, want 4", len(got))
@@ -83,18 +71,12 @@ const (
 // runCopies runs the instrumented program and returns what it printed.
 func runCopies(t *testing.T, bin, work string) (got map[string]map[int]int64) {
 	t.Helper()
-	if err := os.Mkdir(filepath.Join(work, "export"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(work, "source"), noise(copiesSize), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Mkdir(filepath.Join(work, "export"), 0o700))
+	noErr(t, os.WriteFile(filepath.Join(work, "source"), noise(copiesSize), 0o600))
 	cmd := exec.Command(bin, work)
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if err := json.Unmarshal(out, &got); err != nil {
 		t.Fatalf("%q: %v", out, err)
 	}

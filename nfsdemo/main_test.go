@@ -108,3 +108,11 @@ func oneline(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("want one line of error, got %q", text)
 	}
 }
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -15,9 +15,7 @@ import (
 func packaging(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "packaging", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return string(text)
 }
 
@@ -25,9 +23,7 @@ func packaging(t *testing.T, name string) string {
 func isFlag(t *testing.T) func(name string) bool {
 	t.Helper()
 	cmd, _, err := cli.Command().Find([]string{"serve"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return func(name string) bool { return cmd.Flags().Lookup(name) != nil }
 }
 
@@ -86,9 +82,7 @@ func TestUnits(t *testing.T) {
 	args := []string{"verify", "--man=no"}
 	for _, name := range names {
 		unit := strings.ReplaceAll(packaging(t, name), "/usr/bin/nfsdemo", "/bin/true") // which is installed
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(unit), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(filepath.Join(dir, name), []byte(unit), 0o644))
 		args = append(args, filepath.Join(dir, name))
 	}
 	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", args...).CombinedOutput(); err != nil || len(out) > 0 {

@@ -37,27 +37,19 @@ func TestCallsAreRaw(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(export) })
 	fsys, err := dir.New(export, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer fsys.Close()
 	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/raw", FS: fsys, Squash: server.SquashNone}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	s := &transport.Server{Handler: h}
 	defer s.Close()
 	for scheme, serve := range map[string]func(net.Listener) error{"nfs+rdma": s.Serve, "nfs": s.ServeStream} {
 		t.Run(scheme, func(t *testing.T) {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			go func() { _ = serve(l) }() // until the server closes
 			u, err := nfsclient.ParseURL(scheme + "://" + l.Addr().String() + "/raw")
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			testRaw(t, u)
 		})
 	}
@@ -66,19 +58,13 @@ func TestCallsAreRaw(t *testing.T) {
 func testRaw(t *testing.T, u *nfsclient.URL) {
 	ctx := t.Context()
 	c, err := nfsclient.Dial(ctx, u, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer c.Close()
 	newer, err := nfsclient.Dial(ctx, u, nil) // then a server looks whether the older connection was closed
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer newer.Close()
 	n, err := c.Create(ctx, c.Root(), "f", 0o600, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	const calls = 300
 	data := noise(64 << 10)
 	for _, row := range []struct {
@@ -96,9 +82,7 @@ func testRaw(t *testing.T, u *nfsclient.URL) {
 					t.Skip(err)
 				}
 			}
-			if err := row.call(); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, row.call())
 		}
 		trace.Stop()
 		sum, told := 0, syscalls(t, events.Bytes())
@@ -119,15 +103,11 @@ func testRaw(t *testing.T, u *nfsclient.URL) {
 func syscalls(t *testing.T, events []byte) map[string]int {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "trace")
-	if err := os.WriteFile(file, events, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(file, events, 0o600))
 	cmd := exec.Command("go", "tool", "trace", "-d=parsed", file)
 	cmd.Stderr = t.Output()
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	told, within, stack := make(map[string]int), false, []string(nil)
 	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
 		line := s.Text()

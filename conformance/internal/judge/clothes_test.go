@@ -157,27 +157,19 @@ var clothes = map[string]func(frame []byte) [][]byte{
 func dressed(tb testing.TB, file string, dress func([]byte) [][]byte) []byte {
 	tb.Helper()
 	f, err := os.Open(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	noErr(tb, err)
 	defer f.Close()
 	var out bytes.Buffer
 	w := pcapgo.NewWriter(&out)
-	if err := w.WriteFileHeader(1<<18, layers.LinkTypeEthernet); err != nil {
-		tb.Fatal(err)
-	}
+	noErr(tb, w.WriteFileHeader(1<<18, layers.LinkTypeEthernet))
 	for pkt, err := range decode.Packets(f) {
-		if err != nil {
-			tb.Fatal(err)
-		}
+		noErr(tb, err)
 		all := [][]byte{pkt.Data}
 		if binary.BigEndian.Uint16(pkt.Data[12:]) == 0x0800 {
 			all = dress(bytes.Clone(pkt.Data))
 		}
 		for _, b := range all {
-			if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: pkt.Time, CaptureLength: len(b), Length: len(b)}, b); err != nil {
-				tb.Fatal(err)
-			}
+			noErr(tb, w.WritePacket(gopacket.CaptureInfo{Timestamp: pkt.Time, CaptureLength: len(b), Length: len(b)}, b))
 		}
 	}
 	return out.Bytes()
@@ -199,9 +191,7 @@ func findings(r *judge.Report) string {
 func report(tb testing.TB, b []byte) *judge.Report {
 	tb.Helper()
 	r, err := judge.File(bytes.NewReader(b), nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	noErr(tb, err)
 	return r
 }
 
@@ -233,15 +223,11 @@ func TestClothesTshark(t *testing.T) {
 	}
 	list := func(f func(b []byte) [][]byte) string {
 		in := filepath.Join(t.TempDir(), "in.pcap")
-		if err := os.WriteFile(in, dressed(t, "../../testdata/pcaps/f-nfs3-p2p-ops.pcap", f), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(in, dressed(t, "../../testdata/pcaps/f-nfs3-p2p-ops.pcap", f), 0o600))
 		// It has to be told which labels are of pseudowires.
 		out, err := exec.Command(tshark, "-r", in, "-d", "mpls.label==17,pwethcw", "-d", "mpls.label==18,pwethnocw",
 			"-Y", "tcp", "-T", "fields", "-e", "tcp.srcport", "-e", "tcp.seq_raw", "-e", "tcp.len").Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		return string(out)
 	}
 	names := slices.Sorted(maps.Keys(clothes))

@@ -27,16 +27,12 @@ func FuzzJudge(f *testing.F) {
 	}
 	for _, name := range files {
 		b, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		noErr(f, err)
 		f.Add(b[:min(len(b), 3000)])
 	}
 	for _, good := range []func() *Trace{every, terminated, marked, p2p, busy} {
 		b, err := good().Capture()
-		if err != nil {
-			f.Fatal(err)
-		}
+		noErr(f, err)
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -75,9 +71,7 @@ func neighbour() *Trace {
 func verdict(t *testing.T, b []byte, port uint16) (all []string) {
 	t.Helper()
 	r, err := judge.File(bytes.NewReader(b), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	for _, v := range r.Violations {
 		if v.Conn.Opener.Port() == port {
 			all = append(all, v.Rule.ID+" "+v.Dir.String()+" "+v.Detail)
@@ -101,9 +95,7 @@ func FuzzNeighbour(f *testing.F) {
 			scramble(touched, script)
 		}
 		b, err := Captures(touched, neighbour())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		got := verdict(t, b, 1001)
 		if len(got) != 1 || !strings.HasPrefix(got[0], "RDMAP-059 <") {
 			t.Fatalf("%q", got)

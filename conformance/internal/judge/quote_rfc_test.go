@@ -64,9 +64,7 @@ func TestQuotesInTexts(t *testing.T) {
 			}
 			if texts[file] == nil {
 				b, err := os.ReadFile(filepath.Join(os.Getenv("STAG_RFC"), file))
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				texts[file] = sections(string(b))
 			}
 			if missing = quoted(texts[file][section], r.Quote()); missing == nil {

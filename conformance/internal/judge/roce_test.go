@@ -24,9 +24,7 @@ import (
 func roceLines(t *testing.T, link uint32, packets [][]byte) (lines []string) {
 	t.Helper()
 	for ev, err := range decode.Events(bytes.NewReader(Pcap(link, packets, 0)), nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		lines = append(lines, ev.String()[9:])
 		if b, err := json.Marshal(ev); err != nil || bytes.Contains(b, []byte("iwarp")) || ev.RC != nil && !bytes.Contains(b, []byte(`"psn":`)) {
 			t.Errorf("%s, %v", b, err)
@@ -209,29 +207,21 @@ func TestRoCETshark(t *testing.T) {
 			continue // tshark finds no private data without addresses
 		}
 		files[name] = filepath.Join(t.TempDir(), "in.pcap")
-		if err := os.WriteFile(files[name], Pcap(linkEthernet, inPackets(o, goodRPC), 0), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(files[name], Pcap(linkEthernet, inPackets(o, goodRPC), 0), 0o600))
 	}
 	for name, file := range files {
 		t.Run(name, func(t *testing.T) {
 			out, err := exec.CommandContext(t.Context(), tshark, "-r", file, "-Y", "infiniband.bth.opcode < 32 && infiniband.bth.opcode != 17", "-T", "fields",
 				"-e", "frame.number", "-e", "infiniband.bth.opcode", "-e", "infiniband.bth.destqp", "-e", "infiniband.bth.psn",
 				"-e", "infiniband.reth.r_key", "-e", "infiniband.reth.va", "-e", "infiniband.reth.dmalen", "-e", "rpcordma.xid").Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			theirs := strings.Split(strings.TrimRight(string(out), "\n"), "\n")
 			f, err := os.Open(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			defer f.Close()
 			n := 0
 			for ev, err := range decode.Events(f, nil) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				if ev.RC == nil {
 					continue
 				}

@@ -68,9 +68,7 @@ func TestQuotes(t *testing.T) {
 			t.Errorf("%s: %q", r.ID, q)
 		} else if name, ok := strings.CutPrefix(r.Source, "docs/"); ok {
 			b, err := os.ReadFile("../../../docs/" + name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if err := quoted(string(b), q); err != nil {
 				t.Errorf("%s: %s: %v", r.ID, r.Source, err)
 			}
@@ -106,9 +104,7 @@ func TestSamples(t *testing.T) {
 		fmt.Fprintf(&lines, "%s frame %d %v %s\n", r.ID, v.Frame, v.Dir, v.Detail)
 	}
 	if *judge.Update {
-		if err := os.WriteFile("samples.txt", []byte(lines.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile("samples.txt", []byte(lines.String()), 0o644))
 		return
 	}
 	if lines.String() != judge.SamplesInFile() {
@@ -185,9 +181,7 @@ func TestDiff(t *testing.T) {
 		{"MPA-031 1 1\nMPA-030 3 1\nMPA-030 2 5", []string{"MPA-031 connection 1: 2 found, 1 expected", "MPA-030 connection 2: 0 found, 5 expected"}},
 	} {
 		e, err := judge.ParseExpect(strings.NewReader(tt.expect))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if got := e.Diff(r); !slices.Equal(got, tt.want) {
 			t.Errorf("%q: %q, want %q", tt.expect, got, tt.want)
 		}

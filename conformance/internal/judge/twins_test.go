@@ -1288,9 +1288,7 @@ const (
 func judgedRoCE(t *testing.T, link uint32, packets [][]byte, cut int) (*judge.Report, []string) {
 	t.Helper()
 	r, err := judge.File(bytes.NewReader(Pcap(link, packets, cut)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var broken []string
 	for _, v := range r.Violations {
 		if !slices.Contains(broken, v.Rule.ID) {
@@ -1341,5 +1339,13 @@ func TestTwinsRoCE(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

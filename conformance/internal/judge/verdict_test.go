@@ -24,14 +24,10 @@ func recording(t *testing.T, link layers.LinkType, packets ...[]byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := pcapgo.NewWriter(&out)
-	if err := w.WriteFileHeader(65535, link); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, w.WriteFileHeader(65535, link))
 	for _, p := range packets {
 		ci := gopacket.CaptureInfo{Timestamp: time.Unix(1, 0), CaptureLength: len(p), Length: len(p)}
-		if err := w.WritePacket(ci, p); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, w.WritePacket(ci, p))
 	}
 	return out.Bytes()
 }
@@ -61,9 +57,7 @@ func TestNothingJudged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := judge.File(bytes.NewReader(tt.capture), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if v, why := r.Verdict(), strings.Join(r.Reasons(), "\n"); v != judge.Inconclusive || r.Judged() != 0 || !strings.Contains(why, tt.want) {
 				t.Errorf("%v, %d judged: %q; want inconclusive, 0 and %q", v, r.Judged(), why, tt.want)
 			}
@@ -74,9 +68,7 @@ func TestNothingJudged(t *testing.T) {
 // TestPartly: messages of which the capture lacks the past are counted by what is missing.
 func TestPartly(t *testing.T) {
 	pcap, err := os.ReadFile("../../testdata/pcaps/b-nfs3-ops.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	server := func(ci *gopacket.CaptureInfo, b []byte, n int) []byte {
 		if binary.BigEndian.Uint16(b[34:]) == 20049 { // TCP behind Ethernet and IPv4
 			return nil
@@ -115,9 +107,7 @@ func TestPartly(t *testing.T) {
 		})
 	}
 	r, err := judge.File(bytes.NewReader(pcap), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if m := &r.Connections[0].Messages; m.Unjudged() != 0 || m.Judged == 0 {
 		t.Errorf("%+v of a whole capture", *m)
 	}
@@ -126,9 +116,7 @@ func TestPartly(t *testing.T) {
 // TestNoReply: a capture that ends with the MPA Request is not clean.
 func TestNoReply(t *testing.T) {
 	pcap, err := os.ReadFile("../../testdata/pcaps/b-nfs3-ops.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	cut := filtered(t, pcap, func(_ *gopacket.CaptureInfo, b []byte, n int) []byte {
 		if n > 5 {
 			return nil
@@ -136,9 +124,7 @@ func TestNoReply(t *testing.T) {
 		return b
 	})
 	r, err := judge.File(bytes.NewReader(cut), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if why := strings.Join(r.Reasons(), "\n"); r.Verdict() != judge.Inconclusive || r.Judged() != 1 || !strings.Contains(why, "no Reply in the capture") {
 		t.Errorf("%v, %d judged: %q", r.Verdict(), r.Judged(), why)
 	}
@@ -147,9 +133,7 @@ func TestNoReply(t *testing.T) {
 // TestCutOptions: a packet that the snap length cuts in the options of TCP still says what is missing.
 func TestCutOptions(t *testing.T) {
 	pcap, err := os.ReadFile("../../testdata/pcaps/b-nfs3-ops.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	cut := filtered(t, pcap, func(_ *gopacket.CaptureInfo, b []byte, n int) []byte {
 		if n > 90 {
 			return b[:min(len(b), 60)]
@@ -166,14 +150,10 @@ func TestCutOptions(t *testing.T) {
 func filtered(t *testing.T, pcap []byte, keep func(ci *gopacket.CaptureInfo, b []byte, n int) []byte) []byte {
 	t.Helper()
 	in, err := pcapgo.NewReader(bytes.NewReader(pcap))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var out bytes.Buffer
 	w := pcapgo.NewWriter(&out)
-	if err := w.WriteFileHeader(65535, in.LinkType()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, w.WriteFileHeader(65535, in.LinkType()))
 	for n := 1; ; n++ {
 		b, ci, err := in.ReadPacketData()
 		if err != nil {
@@ -183,9 +163,7 @@ func filtered(t *testing.T, pcap []byte, keep func(ci *gopacket.CaptureInfo, b [
 			continue
 		}
 		ci.CaptureLength = len(b)
-		if err := w.WritePacket(ci, b); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, w.WritePacket(ci, b))
 	}
 }
 
@@ -314,14 +292,10 @@ const (
 func packets(t *testing.T, name string) (all []packet) {
 	t.Helper()
 	b, err := os.ReadFile("../../testdata/pcaps/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	openers := make(map[string]bool)
 	for p, err := range decode.Packets(bytes.NewReader(b)) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		p.Data = bytes.Clone(p.Data)
 		tcp := p.Data[34:]
 		q := packet{Packet: p, place: len(all), flags: tcp[13]}

@@ -49,20 +49,14 @@ func newBrowser(t *testing.T) *browser {
 	}
 	profile := profileDir(t)
 	theirIn, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	out, theirOut, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	cmd := exec.CommandContext(ctx, name, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-extensions",
 		"--disable-background-networking", "--disable-dev-shm-usage", "--host-resolver-rules=MAP * ~NOTFOUND", "--remote-debugging-pipe",
 		"--user-data-dir="+profile, "about:blank")
 	cmd.ExtraFiles = []*os.File{theirIn, theirOut}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Start())
 	theirIn.Close()
 	theirOut.Close()
 	b := &browser{t: t, in: in, out: bufio.NewReader(out)}
@@ -80,9 +74,7 @@ func newBrowser(t *testing.T) *browser {
 func profileDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chromium") //nolint:usetesting // TempDir fails the test for files that are late
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() {
 		for range 100 {
 			if os.RemoveAll(dir) == nil {

@@ -24,14 +24,10 @@ import (
 func written(t *testing.T, p *Builder, found ...*judge.Violation) (string, *payload) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := p.Write(&b, reportOf(found)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, p.Write(&b, reportOf(found)))
 	m := regexp.MustCompile(`(?s)<script id="data" type="application/json">(.*?)</script>`).FindStringSubmatch(b.String())
 	d := new(payload)
-	if err := json.Unmarshal([]byte(m[1]), d); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, json.Unmarshal([]byte(m[1]), d))
 	return b.String(), d
 }
 
@@ -152,15 +148,11 @@ func TestStandsAlone(t *testing.T) {
 // TestRoCE: a message of several packets is one arrow, in the words of InfiniBand.
 func TestRoCE(t *testing.T) {
 	f, err := os.Open("../../testdata/pcaps/r-roce-nfs3.pcap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer f.Close()
 	p := New("", nil)
 	for ev, err := range decode.Events(f, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		p.Event(ev)
 	}
 	_, d := written(t, p)
@@ -268,4 +260,12 @@ func reportOf(found []*judge.Violation) *judge.Report {
 // readList is one Read segment.
 func readList(handle uint32, n uint32) []chunks.ReadSegment {
 	return []chunks.ReadSegment{{Position: 4, Segment: chunks.Segment{Handle: chunks.Handle(handle), Length: n}}}
+}
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

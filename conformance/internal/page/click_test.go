@@ -298,14 +298,10 @@ func TestShots(t *testing.T) {
 	b := newBrowser(t)
 	for _, name := range []string{"b-nfs3-ops", "d-terminate", "d-mpa-bad", "c-nfs41"} {
 		f, err := os.Open("../../testdata/pcaps/" + name + ".pcap")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		p, j := New(name+".pcap", nil), judge.NewBuilder(nil)
 		for ev, err := range decode.Events(f, nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			p.Event(ev)
 			j.Event(ev)
 		}

@@ -42,9 +42,7 @@ func mixed() string {
 // TestPacketsStay: whatever decode reads is copied, with what its packets say; of a damaged file what was before.
 func TestPacketsStay(t *testing.T) {
 	b, err := os.ReadFile(pcap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
 	_, _ = z.Write(b)
@@ -77,17 +75,11 @@ func TestWireshark(t *testing.T) {
 		t.Skip("no tshark here (apt-get install tshark)")
 	}
 	b, err := os.ReadFile(pcap)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var out bytes.Buffer
-	if err := Copy(&out, bytes.NewReader(b), on(map[int][]string{2: {"two", "three"}, 3: {"simple"}})); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, Copy(&out, bytes.NewReader(b), on(map[int][]string{2: {"two", "three"}, 3: {"simple"}})))
 	name := filepath.Join(t.TempDir(), "out.pcapng")
-	if err := os.WriteFile(name, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(name, out.Bytes(), 0o600))
 	said, err := exec.CommandContext(t.Context(), "tshark", "-r", name, "-T", "fields", "-e", "frame.number", "-e", "frame.comment").Output()
 	if want := "2\ttwo,three\n3\tsimple\n4\t\n"; err != nil || !strings.Contains(string(said), want) {
 		t.Errorf("%v: tshark reads\n%s, want in it\n%s", err, said, want)

@@ -18,13 +18,9 @@ import (
 // Others are told that they cannot know, and nothing has failed.
 func TestDoctorPort(t *testing.T) {
 	s, err := server.New(&server.Config{Exports: []server.Export{{Path: "/srv/data", FS: mem.New(nil), Squash: server.SquashNone, Secure: true}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	u, err := nfsclient.ParseURL("nfs+rdma://127.0.0.1:" + strconv.Itoa(serve(t, s, nil, rdma)) + "/srv/data?mountport=" + strconv.Itoa(serve(t, s, nil, tcp)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	run := func(export, files ops.State, detail string) {
 		t.Helper()
 		list := ops.Run(t.Context(), ops.Config{URL: u}).Results

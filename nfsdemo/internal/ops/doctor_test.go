@@ -34,9 +34,7 @@ import (
 func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -82,9 +80,7 @@ func raw(t *testing.T, talk func(net.Conn)) int {
 func replies(t *testing.T, f mpa.Frame, change func([]byte)) int {
 	t.Helper()
 	b, err := (&mpa.Reply{Frame: f}).Append(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if change != nil {
 		change(b)
 	}
@@ -112,9 +108,7 @@ func good(t *testing.T, allow ...string) rpc.Handler {
 		e.Clients = append(e.Clients, server.Client{Nets: []netip.Prefix{netip.MustParsePrefix(a)}, Squash: server.SquashNone})
 	}
 	s, err := server.New(&server.Config{Exports: []server.Export{e}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return s
 }
 
@@ -122,9 +116,7 @@ func good(t *testing.T, allow ...string) rpc.Handler {
 func vanished(t *testing.T) rpc.Handler {
 	t.Helper()
 	s, err := server.New(&server.Config{Exports: []server.Export{{Path: "/srv/data"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return s
 }
 
@@ -177,9 +169,7 @@ func TestServers(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			u, err := nfsclient.ParseURL("nfs+rdma://127.0.0.1:" + strconv.Itoa(tt.port) + tt.path + "?mountport=" + strconv.Itoa(tt.mount))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			timeout := 30 * time.Second
 			if tt.name == "silent" || tt.name == "SSH" || tt.name == "no RPC" {
 				timeout = time.Second // it is waited for
@@ -212,9 +202,7 @@ func TestAnotherServer(t *testing.T) {
 	at := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(other))
 	table := &rpcbind.Table{Entries: []rpcbind.Entry{{Prog: nfs3.Program, Vers: nfs3.Version, Netid: rpcbind.NetTCP, Addr: rpcbind.Universal(at)}}}
 	u, err := nfsclient.ParseURL("nfs+rdma://127.0.0.1:" + strconv.Itoa(closed(t)) + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	r := ops.Run(t.Context(), ops.Config{URL: u, Rpcbind: serve(t, table, nil, tcp)}).Results[1]
 	if r.State != ops.Failed || !strings.HasSuffix(r.Detail, "but an NFS server answers over TCP on port "+strconv.Itoa(other)) || !strings.Contains(r.Fix, "port="+strconv.Itoa(other)) {
 		t.Errorf("%+v", r)
@@ -229,9 +217,7 @@ func TestRpcbind(t *testing.T) {
 	ask := func(rpcbind int) (mountd ops.Result, locks bool) {
 		t.Helper()
 		u, err := nfsclient.ParseURL("nfs+rdma://127.0.0.1:" + strconv.Itoa(at) + "/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		f := ops.Run(t.Context(), ops.Config{URL: u, Rpcbind: rpcbind})
 		return f.Results[4], f.Locks
 	}
@@ -290,17 +276,11 @@ func TestMachine(t *testing.T) {
 				if text == "-" {
 					continue
 				}
-				if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
+				noErr(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
 			}
 			u, err := nfsclient.ParseURL("nfs+rdma://127.0.0.1:" + strconv.Itoa(closed(t)) + "/")
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			var failed []string
 			fix := ""
 			for _, r := range ops.Run(t.Context(), ops.Config{URL: u, Root: root}).Results {
@@ -347,9 +327,7 @@ func TestTLS(t *testing.T) {
 			t.Run(tt.name+", "+scheme, func(t *testing.T) {
 				at := serve(t, nfs, tt.server, run)
 				u, err := nfsclient.ParseURL(scheme + "://" + tt.host + ":" + strconv.Itoa(at) + "/srv/data?mountport=" + strconv.Itoa(mount))
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				failed := ""
 				for _, r := range ops.Run(t.Context(), ops.Config{URL: u, TLS: tt.client, Timeout: 30 * time.Second}).Results {
 					if r.Check == "TLS" && (!strings.Contains(r.Detail, tt.detail) || !strings.Contains(r.Fix, tt.fix) || (r.Fix == "") != (tt.check == "")) {
@@ -389,17 +367,11 @@ func TestTLSMachine(t *testing.T) {
 				"proc/sys/kernel/osrelease": tt.release + "\n", "proc/7/comm": tt.comm + "\n", "etc/tlshd.conf": tt.conf, "etc/os-release": "ID=debian\n",
 				"lib/modules/" + tt.release + "/modules.dep": "kernel/net/tls/tls.ko:\n", "sbin/mount.nfs": "",
 			} {
-				if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
+				noErr(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
 			}
 			u, err := nfsclient.ParseURL("nfs://127.0.0.1:" + strconv.Itoa(closed(t)) + "/")
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			var lacks []string
 			fix := ""
 			for _, r := range ops.Run(t.Context(), ops.Config{URL: u, TLS: new(tls.Config), Root: root}).Results {
@@ -424,17 +396,11 @@ func TestKerberosMachine(t *testing.T) {
 	} {
 		root := t.TempDir()
 		for name, text := range map[string]string{"proc/sys/kernel/osrelease": "6.1.0\n", "proc/7/comm": tt.comm + "\n", "sbin/mount.nfs": ""} {
-			if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
+			noErr(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
 		}
 		u, err := nfsclient.ParseURL(tt.scheme + "://127.0.0.1:" + strconv.Itoa(closed(t)) + "/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		var lacks []string
 		for _, r := range ops.Run(t.Context(), ops.Config{URL: u, GSS: gss.NewClient(gss.Privacy, nil), Root: root}).Results {
 			if r.Local && r.State != ops.OK {
@@ -447,5 +413,13 @@ func TestKerberosMachine(t *testing.T) {
 		if got := strings.Join(lacks, " "); got != tt.want {
 			t.Errorf("%s, %s: %q, want %q", tt.scheme, tt.comm, got, tt.want)
 		}
+	}
+}
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -27,9 +27,7 @@ type muzzle struct {
 
 func newMuzzle(t *testing.T, servers ...*server) *muzzle {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	m := &muzzle{Listener: l, servers: servers, answered: make(chan struct{}, 1)}
 	t.Cleanup(func() { l.Close() })
 	go func() {
@@ -107,9 +105,7 @@ func (m *muzzle) lose(t *testing.T, call func() error, between func(c *nfsclient
 	default:
 	}
 	if between != nil {
-		if err := between(dial(t, m.now())); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, between(dial(t, m.now())))
 	}
 	m.hold.Unlock()
 	err := <-got
@@ -128,9 +124,7 @@ func TestAgain(t *testing.T) {
 			return transport.Dial(ctx, "tcp", m.Addr().String(), nil)
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer r.Close()
 	c, ctx := client(t, r), t.Context()
 	root := c.Root()

@@ -30,14 +30,10 @@ type trips struct{ n atomic.Int64 }
 // before returns the address of a database behind the counter.
 func (r *trips) before(t *testing.T, uri string) string {
 	u, err := url.Parse(uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	at := u.Host
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -146,9 +142,7 @@ func TestCost(t *testing.T) {
 	engines.Format(t, uri, "file", t.TempDir()+"/")
 	s := start(t, uri)
 	w, err := prepare(t.Context(), dial(t, s), "cost")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	const n = 100
 	for _, kind := range kinds {
 		was, began, used := r.n.Load(), time.Now(), usage(t, s)
@@ -225,14 +219,10 @@ func perSecond(t *testing.T, servers []*server, kind string) float64 {
 	var ws []*calls
 	for i := range clients {
 		c, err := transport.Dial(t.Context(), "tcp", servers[i%len(servers)].addr, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		defer c.Close()
 		w, err := prepare(t.Context(), client(t, c), fmt.Sprint("r", round.Add(1)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		ws = append(ws, w)
 	}
 	var done atomic.Int64

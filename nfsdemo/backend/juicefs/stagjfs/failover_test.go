@@ -45,9 +45,7 @@ func TestFailoverS3(t *testing.T) {
 func testFailover(t *testing.T, uri string) {
 	ch := &choice{servers: []*server{start(t, uri), start(t, uri)}}
 	r, err := redial.New(&redial.Config{Dial: ch.dial, MinDelay: 10 * time.Millisecond, Patience: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer r.Close()
 	c := client(t, r)
 	rnd := rand.New(rand.NewPCG(1, 2))

@@ -21,9 +21,7 @@ func TestFence(t *testing.T) {
 	uri, s3 := engines.Postgres(t), engines.NewS3(t)
 	engines.Format(t, uri, "minio", s3.Bucket)
 	db, err := sql.Open("pgx", uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer db.Close()
 	b := dial(t, start(t, uri))
 	for i := range 3 {
@@ -37,29 +35,19 @@ func TestFence(t *testing.T) {
 		query("CREATE ROLE " + role + " LOGIN IN ROLE stag")
 		query("ALTER ROLE " + role + " SET role = stag")
 		u, err := url.Parse(uri)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		u.User = url.User(role)
 		a := start(t, u.String())
 		conn, err := transport.Dial(t.Context(), "tcp", a.addr, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		defer conn.Close()
 		fh, err := nfsclient.NewMounter(conn, root).Mount(t.Context(), "/")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		// This client tells of the first JUKEBOX.
 		c, err := nfsclient.New(t.Context(), conn, fh, "/", &nfsclient.Config{Cred: root, MaxBlock: 64 << 10, Jukebox: time.Nanosecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		f, err := b.Create(t.Context(), b.Root(), role, 0o644, false)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		put, frozen := make(chan struct{}), make(chan struct{})
 		s3.Put.Store(func() { close(put); <-frozen })
 		old := make(chan error, 1)
@@ -70,18 +58,14 @@ func TestFence(t *testing.T) {
 		}()
 		<-put
 		s3.Put.Store(func() {})
-		if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.cmd.Process.Signal(syscall.SIGSTOP))
 		close(frozen)
 		query("ALTER ROLE " + role + " NOLOGIN")
 		query("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = '" + role + "'")
 		if _, _, err := b.WriteAt(t.Context(), f, []byte("new"), 0, nfs3.FileSync); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.cmd.Process.Signal(syscall.SIGCONT))
 		if err := <-old; err == nil || !strings.Contains(err.Error(), "JUKEBOX") {
 			t.Errorf("the fenced server wrote: %v", err)
 		}

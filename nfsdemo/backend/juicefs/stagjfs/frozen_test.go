@@ -18,15 +18,11 @@ func TestFrozen(t *testing.T) {
 	uri := newVolume(t)
 	a, b := start(t, uri), start(t, uri)
 	db, err := sql.Open("pgx", uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer db.Close()
 	c := dial(t, a)
 	f, err := c.Create(t.Context(), c.Root(), "f", 0o644, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	change := func(c *nfsclient.Client, mode uint32) error {
 		n := *f
 		return c.SetAttr(t.Context(), &n, &nfs3.SetAttr{SetMode: true, Mode: mode & 0o777})
@@ -43,17 +39,13 @@ func TestFrozen(t *testing.T) {
 	defer over.Store(true)
 	signal := func(sig syscall.Signal) {
 		t.Helper()
-		if err := a.cmd.Process.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.cmd.Process.Signal(sig))
 	}
 	held := func() (n int) {
 		t.Helper()
 		const q = `SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 			WHERE a.state = 'idle in transaction' AND l.relation = 'jfs_node'::regclass AND l.mode IN ('RowShareLock', 'RowExclusiveLock')`
-		if err := db.QueryRowContext(t.Context(), q).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, db.QueryRowContext(t.Context(), q).Scan(&n))
 		return n
 	}
 	other := dial(t, b)
@@ -67,9 +59,7 @@ func TestFrozen(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	if err := change(other, 0); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, change(other, 0))
 	took := time.Since(began)
 	t.Logf("the other server had the file after %v", took.Round(time.Millisecond))
 	if took > time.Minute {

@@ -29,26 +29,18 @@ func TestLinux(t *testing.T) {
 	uri := engines.Postgres(t)
 	engines.Format(t, uri, "file", "/tmp/objects/") // in the guest
 	u, err := url.Parse(uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	share := t.TempDir()
 	for to, from := range map[string]string{"stagjfs": os.Args[0], "veth.ko": *veth} {
 		b, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(share, to), b, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
+		noErr(t, os.WriteFile(filepath.Join(share, to), b, 0o755))
 	}
 	var out strings.Builder
 	cmd := exec.CommandContext(t.Context(), *guest, "-t", "1100", "-m", "2048", "-d", share,
 		"-e", "DB=10.0.2.2:"+u.Port(), "-e", fmt.Sprint("KILLS=", *rounds), "testdata/guest.sh")
 	cmd.Stdout, cmd.Stderr = io.MultiWriter(&out, os.Stderr), os.Stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cmd.Run())
 	if strings.Contains(out.String(), "FAIL") {
 		t.Error("see above")
 	}

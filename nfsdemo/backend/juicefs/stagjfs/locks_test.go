@@ -133,9 +133,7 @@ func TestLocks(t *testing.T) {
 	uri := newVolume(t)
 	c := dial(t, start(t, uri))
 	file, err := c.Create(t.Context(), c.Root(), "f", 0o644, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	here, there := startLocks(t, uri), startLocks(t, uri)
 	a, b := &locker{t, "a", file.FH}, &locker{t, "b", file.FH}
 	const first, second = 0, 10 // octets

@@ -109,13 +109,9 @@ var root = &xdr.SysCred{MachineName: "test"}
 func client(t testing.TB, caller rpc.Caller) *nfsclient.Client {
 	t.Helper()
 	fh, err := nfsclient.NewMounter(caller, root).Mount(t.Context(), "/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	c, err := nfsclient.New(t.Context(), caller, fh, "/", &nfsclient.Config{Cred: root, MaxBlock: 64 << 10, Jukebox: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return c
 }
 
@@ -123,9 +119,7 @@ func client(t testing.TB, caller rpc.Caller) *nfsclient.Client {
 func dial(t testing.TB, s *server) *nfsclient.Client {
 	t.Helper()
 	c, err := transport.Dial(t.Context(), "tcp", s.addr, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { c.Close() })
 	return client(t, c)
 }
@@ -155,4 +149,12 @@ func (c *choice) dial(ctx context.Context) (redial.Conn, error) {
 		return nil, err
 	}
 	return conn, nil
+}
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

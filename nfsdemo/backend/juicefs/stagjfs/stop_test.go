@@ -14,16 +14,12 @@ func TestStop(t *testing.T) {
 	a, b := start(t, uri), start(t, uri)
 	c := dial(t, a)
 	f, err := c.Create(t.Context(), c.Root(), "f", 0o644, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	data := bytes.Repeat([]byte("unstable"), 1000)
 	if n, _, err := c.WriteAt(t.Context(), f, data, 0, nfs3.Unstable); n != len(data) || err != nil {
 		t.Fatal(n, err)
 	}
-	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, a.cmd.Process.Signal(syscall.SIGTERM))
 	if err := a.cmd.Wait(); err != nil {
 		t.Errorf("the server: %v", err)
 	}

@@ -33,15 +33,11 @@ func newLog(t *testing.T, mode Mode, sizes ...int) ram {
 	t.Helper()
 	r := make(ram, RingOff+1024)
 	ops, err := Create(Header{Mode: mode, Capacity: 1024, ID: [16]byte{7}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	r.do(ops)
 	c := r.open(t)
 	ops, a, err := c.Fenced(r.tail(), [16]byte{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	r.do(ops)
 	p := NewProducer(Limits{1, 1 << 20}, false)
 	if _, err := p.Open(a); err != nil {
@@ -50,9 +46,7 @@ func newLog(t *testing.T, mode Mode, sizes ...int) ram {
 	for i, n := range sizes {
 		e := &Append{Payload: make([]byte, n)}
 		e.Payload[0] = byte(i + 1)
-		if err := p.Add(e); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, p.Add(e))
 	}
 	if b := p.Next(); b != nil {
 		for _, op := range b.Ops {
@@ -70,9 +64,7 @@ func newLog(t *testing.T, mode Mode, sizes ...int) ram {
 func (r ram) open(t *testing.T) *Consumer {
 	t.Helper()
 	st, err := Recover(r, len(r), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	c := NewConsumer(r, st)
 	r.do(c.Start())
 	return c
@@ -117,9 +109,7 @@ func TestMissing(t *testing.T) {
 	for _, mode := range []Mode{Strict, WAL} {
 		r := newLog(t, mode, 10, 10, 10)
 		ops, _, err := r.open(t).Fenced(r.tail(), [16]byte{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		r.do(ops)
 		r[TailOff+7] = 64
 		st, err := Recover(r, len(r), nil)
@@ -215,9 +205,7 @@ func TestEpochsDoNotFall(t *testing.T) {
 		r := newLog(t, WAL)
 		c := r.open(t)
 		ops, _, err := c.Fenced(0, [16]byte{}) // epoch 2
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		r.do(ops)
 		at := r[RingOff:RingOff]
 		for i, epoch := range tt.epochs {
@@ -225,9 +213,7 @@ func TestEpochsDoNotFall(t *testing.T) {
 		}
 		r.do([]Op{storeWord(TailOff, uint64(len(at)))})
 		st, err := Recover(r, len(r), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if (st.Poison == nil) != (tt.bad == 0) || tt.bad > 0 && (st.Poison.Seq != tt.bad || st.Poison.Reason != BadEpoch) {
 			t.Errorf("%v: %v", tt.epochs, st.Poison)
 		}
@@ -259,9 +245,7 @@ func TestRelease(t *testing.T) {
 	// Nobody flushes the published head: a new session begins with the durable one.
 	clear(r[PublishedOff:][:8])
 	ops, a, err := r.open(t).Fenced(r.tail(), [16]byte{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	r.do(ops)
 	if got := binary.BigEndian.Uint64(r[PublishedOff:]); got != 192 || a.Head != 192 {
 		t.Errorf("published %d, told %d", got, a.Head)

@@ -8,9 +8,7 @@ func fuzzLog(f *testing.F, mode Mode) ram {
 	r := make(ram, RingOff+512)
 	h := Header{Mode: mode, Capacity: 512, Epoch: 1}
 	ops, err := Create(h)
-	if err != nil {
-		f.Fatal(err)
-	}
+	noErr(f, err)
 	r.do(ops)
 	p := r[RingOff:RingOff]
 	p = AppendRecord(p, h.Salt(1), 1, 1, 0, []byte("one"))

@@ -20,9 +20,7 @@ func opened(t *testing.T, l Limits, n, size int) (*Producer, []*Append) {
 	var es []*Append
 	for range n {
 		e := &Append{Payload: make([]byte, size)}
-		if err := p.Add(e); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, p.Add(e))
 		es = append(es, e)
 	}
 	return p, es
@@ -241,9 +239,7 @@ func TestAbandonBetweenSessions(t *testing.T) {
 func TestTooLarge(t *testing.T) {
 	p := NewProducer(Limits{1, 1}, false)
 	early := &Append{Payload: make([]byte, 229)}
-	if err := p.Add(early); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, p.Add(early))
 	if over, err := p.Open(answer()); err != nil || len(over) != 1 || !errors.Is(early.Err, ErrTooLarge) {
 		t.Error(over, err)
 	}
@@ -295,9 +291,7 @@ func TestBatchBehindAnother(t *testing.T) {
 		}
 		add := func(n int) {
 			for range n {
-				if err := p.Add(&Append{Payload: make([]byte, 4096)}); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, p.Add(&Append{Payload: make([]byte, 4096)}))
 			}
 		}
 		add(tt.first)
@@ -316,5 +310,13 @@ func TestBatchBehindAnother(t *testing.T) {
 		if b := p.Next(); (b != nil) != (tt.want == 0) || p.Queued() > 0 {
 			t.Errorf("%+v: after the answer %v, queued %v", tt, b, p.Queued())
 		}
+	}
+}
+
+// noErr ends the test if err is an error.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

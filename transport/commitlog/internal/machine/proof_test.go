@@ -14,9 +14,7 @@ func provenRing(t *testing.T, known ...int) ram {
 	r := newLog(t, WAL)
 	c := r.open(t)
 	ops, a, err := c.Fenced(0, [16]byte{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	r.do(ops)
 	b := r[RingOff:][:0]
 	for i, n := range known {
@@ -44,9 +42,7 @@ func TestProof(t *testing.T) {
 			r := provenRing(t, tt.known...)
 			r[RingOff+(tt.damaged-1)*Align+octet] ^= 0x20
 			st, err := Recover(r, len(r), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			want := uint64(tt.damaged-1) * Align
 			switch {
 			case tt.poison && (st.Poison == nil || st.Poison.Pos != want || st.Poison.Reason != Damaged):
@@ -103,9 +99,7 @@ func TestProofHeader(t *testing.T) {
 	r := provenRing(t, 0, 1)
 	c := r.open(t)
 	ops, a, err := c.Fenced(2*Align, [16]byte{1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	r.do(ops)
 	b := AppendRecord(r[RingOff:][:2*Align], a.Salt, a.Epoch, 3, 2*Align, []byte("third"))
 	AppendRecord(b, a.Salt, a.Epoch, 4, 2*Align, []byte("fourth"))
@@ -125,9 +119,7 @@ func TestProofHeader(t *testing.T) {
 			t.Fatalf("octet %d: %d records, %+v %v", off, n, st, err)
 		}
 		ops, err := Mend(st)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		bad.do(ops)
 		st, err = Recover(bad, len(bad), nil)
 		if h := &st.Header; err != nil || st.Poison != nil || st.NextSeq != 5 || h.Epoch != 4 || h.First != 5 || h.Before != 3 || h.Generation != 3 {
