@@ -70,31 +70,27 @@ func conversation(t *testing.T, c rpc.Caller) error {
 	return nil
 }
 
-// run has the conversation over a pipe whose ends are cut after so many octets, and
-// checks that nothing is left of it.
-func runCut(t *testing.T, client, server int) (cc, sc *cutConn, err error) {
-	t.Helper()
-	return runCutWith(t, client, server, testConfig, conversation)
+// talk is a conversation with a server of h.
+type talk struct {
+	h      func() rpc.Handler
+	config func() *transport.Config
+	have   func(*testing.T, rpc.Caller) error
 }
 
-func runCutWith(t *testing.T, client, server int, config func() *transport.Config, talk func(*testing.T, rpc.Caller) error) (cc, sc *cutConn, err error) {
-	t.Helper()
-	return runCutOf(t, newEcho(), client, server, config, talk)
-}
-
-func runCutOf(t *testing.T, h rpc.Handler, client, server int, config func() *transport.Config, talk func(*testing.T, rpc.Caller) error) (cc, sc *cutConn, err error) {
+// cut has it over a pipe whose ends are cut after so many octets, and checks that nothing is left of it.
+func (x *talk) cut(t *testing.T, client, server int) (cc, sc *cutConn, err error) {
 	t.Helper()
 	a, b := rdmaptest.Pipe()
 	cc, sc = &cutConn{Conn: a, after: client}, &cutConn{Conn: b, after: server}
 	before := memory.Shared.Live()
-	s := &transport.Server{Handler: h, Config: config()}
+	s := &transport.Server{Handler: x.h(), Config: x.config()}
 	served := make(chan error, 1)
 	go func() { served <- s.ServeConn(sc) }()
-	c, err := transport.NewClient(testCtx(t), cc, config())
+	c, err := transport.NewClient(testCtx(t), cc, x.config())
 	var engines []*rdmap.Conn
 	if err == nil {
 		engines = append(enginesOf(s), c.Conn())
-		err = talk(t, c)
+		err = x.have(t, c)
 		c.Close()
 	}
 	<-served
@@ -122,22 +118,36 @@ func enginesOf(s *transport.Server) (list []*rdmap.Conn) {
 	return list
 }
 
-// TestCut cuts the connection at and around every frame boundary, in both
-// directions: calls fail, nothing stays registered, held or running.
+// TestCut cuts the connection at and around every frame boundary, in both directions, of conversations with calls of each
+// form, with a handler that pulls, and with replies that are exposed, being read, or wait for their RDMA_DONE: calls fail,
+// nothing stays registered, held or running.
 func TestCut(t *testing.T) {
-	settle(t)
-	cutEverywhere(t, runCut, -3, 0, 1, 20, 500)
+	echo := func() rpc.Handler { return newEcho() }
+	for name, x := range map[string]talk{
+		"calls":   {echo, testConfig, conversation},
+		"exposed": {echo, config5666, exposedTalk},
+		"lazy": {func() rpc.Handler { return newTaker() }, testConfig, func(t *testing.T, c rpc.Caller) (err error) {
+			for _, how := range []uint32{takePull, takeNot, takeInto} {
+				err = errors.Join(err, try(t, c, takeCall(filled(5001), how)))
+			}
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) { cutEverywhere(t, &x) })
+	}
 }
 
 // cutEverywhere runs a conversation as often as it has frames and offsets.
-func cutEverywhere(t *testing.T, runCut func(t *testing.T, client, server int) (*cutConn, *cutConn, error), offsets ...int) {
-	t.Helper()
-	cc, sc, err := runCut(t, -1, -1)
-	noErr(t, err)
+func cutEverywhere(t *testing.T, x *talk) {
+	settle(t)
+	cc, sc, err := x.cut(t, -1, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cuts := 0
 	for dir, stream := range [][]byte{cc.sent, sc.sent} {
 		for _, at := range append(frames(stream), 0, 10) {
-			for _, off := range offsets {
+			for _, off := range []int{-3, 0, 1, 20, 500} {
 				if off += at; off < 0 || off >= len(stream) {
 					continue
 				}
@@ -148,7 +158,7 @@ func cutEverywhere(t *testing.T, runCut func(t *testing.T, client, server int) (
 				}
 				// Frames may come in another grouping than when they were recorded, so
 				// an error is not certain near the end; leaving nothing behind is.
-				if _, _, err := runCut(t, client, server); err != nil && !isOpError(err) {
+				if _, _, err := x.cut(t, client, server); err != nil && !isOpError(err) {
 					t.Errorf("cut at %d, %d: %v", client, server, err)
 				}
 			}

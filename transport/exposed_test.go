@@ -202,15 +202,3 @@ func exposedTalk(t *testing.T, c rpc.Caller) error {
 	}
 	return try(t, c, echoCall(filled(5001)))
 }
-
-// TestCutExposed cuts connections whose replies are exposed, being read, or wait for
-// their RDMA_DONE.
-func TestCutExposed(t *testing.T) {
-	settle(t)
-	cutEverywhere(t, func(t *testing.T, client, server int) (*cutConn, *cutConn, error) {
-		return runCutWith(t, client, server, config5666, exposedTalk)
-	}, 0, 1, 25)
-	if err := rdmaptest.Leaks(); err != nil {
-		t.Error(err)
-	}
-}

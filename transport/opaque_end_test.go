@@ -128,18 +128,3 @@ func TestLazyFails(t *testing.T) {
 		}
 	}
 }
-
-// TestLazyCut cuts the connection everywhere in a conversation with a handler that pulls.
-func TestLazyCut(t *testing.T) {
-	settle(t)
-	cutEverywhere(t, func(t *testing.T, client, server int) (*cutConn, *cutConn, error) {
-		return runCutOf(t, newTaker(), client, server, testConfig, func(t *testing.T, c rpc.Caller) error {
-			for _, how := range []uint32{takePull, takeNot, takeInto} {
-				if err := try(t, c, takeCall(filled(5001), how)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}, -3, 0, 1, 20)
-}
