@@ -114,46 +114,6 @@ func TestLinkTypes(t *testing.T) {
 	}
 }
 
-// TestOutOfOrderCapture: every third packet captured one place late, every fifth twice.
-func TestOutOfOrderCapture(t *testing.T) {
-	const file = pcapDir + "/a-rping.pcap"
-	want := make(decode.Counts)
-	decodeFile(t, file, want.Add)
-	var pkts []decode.Packet
-	f, err := os.Open(file)
-	must(t, err)
-	defer f.Close()
-	for pkt, err := range decode.Packets(f) {
-		must(t, err)
-		pkt.Data = bytes.Clone(pkt.Data)
-		pkts = append(pkts, pkt)
-		if len(pkts)%5 == 0 {
-			pkts = append(pkts, pkt)
-		}
-	}
-	got := make(decode.Counts)
-	c := decode.NewCapture(nil, got.Add)
-	for i := range pkts {
-		j := i
-		if i%3 == 1 && i+1 < len(pkts) {
-			j = i + 1
-		} else if i%3 == 2 {
-			j = i - 1
-		}
-		pkts[j].Frame = i + 1
-		c.Packet(&pkts[j])
-	}
-	c.Finish()
-	for _, k := range want.Keys() {
-		if got[k] != want[k] {
-			t.Errorf("%s: %d, want %d", k, got[k], want[k])
-		}
-	}
-	if got["error"]+got["undecoded"] != 0 {
-		t.Errorf("%v", got)
-	}
-}
-
 func TestNotCapture(t *testing.T) {
 	for _, b := range []string{"", "abc", "#!/bin/sh\necho no capture", "\x0a\x0d\x0d\x0a", "\xd4\xc3\xb2\xa1"} {
 		n := 0
