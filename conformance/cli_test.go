@@ -61,8 +61,7 @@ func checkExits(t *testing.T, command string, cases []exit) {
 func TestExitStatus(t *testing.T) {
 	dir := t.TempDir()
 	cut, hollow := filepath.Join(dir, "cut.pcap"), filepath.Join(dir, "hollow.pcap")
-	b, err := os.ReadFile(pcaps + "a-rping.pcap")
-	check(t, err)
+	b := must(os.ReadFile(pcaps + "a-rping.pcap"))(t)
 	check(t, errors.Join(os.WriteFile(cut, b[:len(b)-7], 0o600), os.WriteFile(hollow, b[:24], 0o600)))
 	for _, tt := range []struct {
 		name   string
@@ -105,8 +104,7 @@ func TestHelpExamples(t *testing.T) {
 }
 
 func TestLines(t *testing.T) {
-	f, err := os.Open(pcaps + "b-nfs3-ops.pcap")
-	check(t, err)
+	f := must(os.Open(pcaps + "b-nfs3-ops.pcap"))(t)
 	defer f.Close()
 	_, out, _ := runCommand(t, f, "decode", "-")
 	for _, want := range []string{
@@ -204,8 +202,7 @@ func TestMatrixCommand(t *testing.T) {
 	if status != 0 || stderr != "" || stdout != "ours: 1 ok, 0 tolerated, 0 fail\nnothing: 1 ok, 0 tolerated, 0 fail\n" {
 		t.Errorf("status %d: %s%s", status, stdout, stderr)
 	}
-	b, err := os.ReadFile(filepath.Join(dir, "index.html"))
-	check(t, err)
+	b := must(os.ReadFile(filepath.Join(dir, "index.html")))(t)
 	for _, want := range []string{"a test", `id="ours-mpa-wrong-key"`, `id="nothing-client-crc"`, "not reached"} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("no %q in the page", want)

@@ -16,8 +16,7 @@ import (
 // TestCoverage: every rule of order has a test that names it, and every test names rules that exist. A test names one by
 // the comment "// spec: rdmap 7.4 response", or by spec: in a table.
 func TestCoverage(t *testing.T) {
-	b, err := os.ReadFile("testdata/order.tsv")
-	check(t, err)
+	b := must(os.ReadFile("testdata/order.tsv"))(t)
 	tests := make(map[string]int)
 	for line := range strings.Lines(string(b)) {
 		if f := strings.Split(line, "\t"); len(f) == 3 && line[0] != '#' {
@@ -52,8 +51,7 @@ func specTags(t *testing.T, fsys fs.FS) map[string][]string {
 		case e.IsDir() || !strings.HasSuffix(name, "_test.go"):
 			return nil
 		}
-		src, err := fs.ReadFile(fsys, name)
-		check(t, err)
+		src := must(fs.ReadFile(fsys, name))(t)
 		fset := token.NewFileSet()
 		f, err := parser.ParseFile(fset, filepath.FromSlash(name), src, parser.ParseComments|parser.SkipObjectResolution)
 		check(t, err)

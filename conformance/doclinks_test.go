@@ -24,8 +24,7 @@ func TestDocLinks(t *testing.T) {
 		for _, name := range p.GoFiles {
 			files = append(files, p.files[name])
 		}
-		pkg, err := doc.NewFromFiles(p.fset, files, p.ImportPath, doc.PreserveAST)
-		check(t, err)
+		pkg := must(doc.NewFromFiles(p.fset, files, p.ImportPath, doc.PreserveAST))(t)
 		for name, text := range docs(pkg) {
 			for _, plain := range plains(pkg.Parser().Parse(text).Content) {
 				for _, s := range bracketed.FindAllString(plain, -1) {

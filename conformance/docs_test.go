@@ -33,11 +33,9 @@ func sources(t *testing.T) []*parsed {
 	}
 	for _, p := range goList(t, nil, "./...") {
 		s := &parsed{goPackage: p, fset: token.NewFileSet(), files: make(map[string]*ast.File)}
-		names, err := filepath.Glob(filepath.Join(p.Dir, "*.go"))
-		check(t, err)
+		names := must(filepath.Glob(filepath.Join(p.Dir, "*.go")))(t)
 		for _, name := range names {
-			f, err := parser.ParseFile(s.fset, name, nil, parser.ParseComments)
-			check(t, err)
+			f := must(parser.ParseFile(s.fset, name, nil, parser.ParseComments))(t)
 			base := filepath.Base(name)
 			switch {
 			case strings.HasSuffix(base, "_test.go"):
@@ -54,8 +52,7 @@ func sources(t *testing.T) []*parsed {
 // TestArchitecture: docs/architecture.md names every package that others can import, by its path or the last
 // two parts of its path.
 func TestArchitecture(t *testing.T) {
-	b, err := os.ReadFile("../docs/architecture.md")
-	check(t, err)
+	b := must(os.ReadFile("../docs/architecture.md"))(t)
 	for _, p := range sources(t) {
 		name := p.short()
 		last := name

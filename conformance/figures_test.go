@@ -55,19 +55,16 @@ type cell struct {
 // TestFigures: the tables of the documents are those of docs/figures.json. If not: make figures.
 func TestFigures(t *testing.T) {
 	const file = "../docs/figures.json"
-	b, err := os.ReadFile(file)
-	check(t, err)
+	b := must(os.ReadFile(file))(t)
 	var r report
 	check(t, json.Unmarshal(b, &r))
 	if *measured != "" {
-		out, err := os.ReadFile(*measured)
-		check(t, err)
+		out := must(os.ReadFile(*measured))(t)
 		r.put(t, out)
 	}
 	made := map[string]string{file: r.json(t)}
 	for _, name := range []string{"../README.md", "../docs/performance.md"} {
-		b, err := os.ReadFile(name)
-		check(t, err)
+		b := must(os.ReadFile(name))(t)
 		made[name] = r.fill(t, string(b))
 	}
 	for name, want := range made {
@@ -139,8 +136,7 @@ func (r *report) put(t *testing.T, out []byte) {
 			samples[name] = make(map[string][]float64)
 		}
 		for i := 2; i+1 < len(f); i += 2 {
-			v, err := strconv.ParseFloat(f[i], 64)
-			check(t, err)
+			v := must(strconv.ParseFloat(f[i], 64))(t)
 			samples[name][f[i+1]] = append(samples[name][f[i+1]], v)
 		}
 	}
@@ -272,8 +268,7 @@ func (r *report) json(t *testing.T) string {
 			}
 		}
 	}
-	b, err := json.Marshal(r)
-	check(t, err)
+	b := must(json.Marshal(r))(t)
 	return strings.ReplaceAll(string(b), `{"name":`, "\n"+`{"name":`) + "\n"
 }
 

@@ -29,8 +29,7 @@ func write(t *testing.T, name, text string) string {
 // damaged returns a capture that is cut in its last packet.
 func damaged(t *testing.T) string {
 	t.Helper()
-	b, err := os.ReadFile(brokenPcap)
-	check(t, err)
+	b := must(os.ReadFile(brokenPcap))(t)
 	return write(t, "cut.pcap", string(b[:len(b)-7]))
 }
 
@@ -78,8 +77,7 @@ func TestJudgeExitStatus(t *testing.T) {
 
 // TestJudgeKeepsInput: what is read is not written over, by whatever name.
 func TestJudgeKeepsInput(t *testing.T) {
-	b, err := os.ReadFile(brokenPcap)
-	check(t, err)
+	b := must(os.ReadFile(brokenPcap))(t)
 	in, expect := write(t, "in.pcap", string(b)), write(t, "in.expect", "# nothing\n")
 	link := filepath.Join(t.TempDir(), "link")
 	if err := os.Symlink(in, link); err != nil {
@@ -111,8 +109,7 @@ func TestJudgeKeepsInput(t *testing.T) {
 }
 
 func TestJudgeText(t *testing.T) {
-	f, err := os.Open(brokenPcap)
-	check(t, err)
+	f := must(os.Open(brokenPcap))(t)
 	defer f.Close()
 	_, out, _ := runCommand(t, f, "judge", "-")
 	for _, want := range []string{
@@ -171,12 +168,10 @@ type verdicts struct {
 // TestJudgeJSON: what comes out is what docs/judge.schema.json describes, of good captures, broken ones, damaged ones
 // and none.
 func TestJudgeJSON(t *testing.T) {
-	b, err := os.ReadFile("../docs/judge.schema.json")
-	check(t, err)
+	b := must(os.ReadFile("../docs/judge.schema.json"))(t)
 	schema := new(jsonschema.Schema)
 	check(t, json.Unmarshal(b, schema))
-	form, err := schema.Resolve(nil)
-	check(t, err)
+	form := must(schema.Resolve(nil))(t)
 	args := []string{"judge", "--json", cleanPcap, brokenPcap, damaged(t), "nosuch.pcap", pcaps + "d-terminate.pcap", pcaps + "r-roce-nfs3.pcap"}
 	_, out, _ := runCommand(t, nil, args...)
 	_, unexpected, _ := runCommand(t, nil, "judge", "--json", "--expect", write(t, "e", "MPA-030 9 9"), brokenPcap)
@@ -253,8 +248,7 @@ func TestJudgeAnnotate(t *testing.T) {
 	if _, err := exec.LookPath("tshark"); err != nil {
 		t.Skip("no tshark here (apt-get install tshark)")
 	}
-	f, err := os.Open(brokenPcap)
-	check(t, err)
+	f := must(os.Open(brokenPcap))(t)
 	defer f.Close()
 	var said []string
 	for _, in := range []struct {
@@ -278,8 +272,7 @@ func TestJudgeAnnotate(t *testing.T) {
 func TestJudgePage(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out.html")
 	runCommand(t, nil, "judge", "--html", out, brokenPcap)
-	b, err := os.ReadFile(out)
-	check(t, err)
+	b := must(os.ReadFile(out))(t)
 	for _, want := range []string{"<title>" + brokenPcap + "</title>", "does not match the FPDU of 92 octets", "The CRC of an FPDU is right"} {
 		if !strings.Contains(string(b), want) {
 			t.Errorf("no %q in the page", want)

@@ -19,11 +19,9 @@ import (
 // judgedClean fails for every rule that a recording breaks.
 func judgedClean(t *testing.T, file string) {
 	t.Helper()
-	f, err := os.Open(file)
-	check(t, err)
+	f := must(os.Open(file))(t)
 	defer f.Close()
-	r, err := judge.File(f, nil)
-	check(t, err)
+	r := must(judge.File(f, nil))(t)
 	for _, v := range r.Violations {
 		t.Errorf("%s: %v", v.Rule.Text, v)
 	}
@@ -75,8 +73,7 @@ func TestOwnJudged(t *testing.T) {
 // unpaddedWhole: the message of every RDMA_MSGP in a recording of NFSv3 is decoded.
 func unpaddedWhole(t *testing.T, file string) {
 	t.Helper()
-	f, err := os.Open(file)
-	check(t, err)
+	f := must(os.Open(file))(t)
 	defer f.Close()
 	calls, replies := 0, 0
 	for ev, err := range decode.Events(f, nil) {
@@ -102,14 +99,11 @@ func unpaddedWhole(t *testing.T, file string) {
 func recordLog(t *testing.T, file string, o *commitlog.Options) {
 	t.Helper()
 	ctx := t.Context()
-	size, err := commitlog.MemorySize(8192)
-	check(t, err)
+	size := must(commitlog.MemorySize(8192))(t)
 	memory := durable(make([]byte, size))
 	check(t, commitlog.Create(memory, o))
-	log, err := commitlog.Open(memory)
-	check(t, err)
-	w, err := capture.Create(file)
-	check(t, err)
+	log := must(commitlog.Open(memory))(t)
+	w := must(capture.Create(file))(t)
 	a, b := rdmaptest.Pipe()
 	served := make(chan error, 1)
 	go func() {
@@ -127,15 +121,13 @@ func recordLog(t *testing.T, file string, o *commitlog.Options) {
 	for i := range 40 {
 		var group []*commitlog.Pending
 		for j := range 3 {
-			e, err := p.Begin(bytes.Repeat([]byte{byte(i)}, (i*37+j*311)%700))
-			check(t, err)
+			e := must(p.Begin(bytes.Repeat([]byte{byte(i)}, (i*37+j*311)%700)))(t)
 			group = append(group, e)
 		}
 		for _, e := range group {
 			_, err := e.Wait(ctx)
 			check(t, err)
-			r, err := log.Next(ctx)
-			check(t, err)
+			r := must(log.Next(ctx))(t)
 			check(t, log.Release(r.Seq))
 		}
 	}

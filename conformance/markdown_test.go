@@ -45,8 +45,7 @@ func markdown(t *testing.T) map[string]string {
 // to what is in the package.
 func TestMarkdownLinks(t *testing.T) {
 	files := markdown(t)
-	b, err := os.ReadFile("../packaging/nfpm.yaml")
-	check(t, err)
+	b := must(os.ReadFile("../packaging/nfpm.yaml"))(t)
 	packaged := func(name string) bool { return strings.Contains(string(b), "src: "+name+",") }
 	for name, text := range files {
 		for _, m := range mdLink.FindAllStringSubmatch(mdFence.ReplaceAllString(text, ""), -1) {
@@ -83,8 +82,7 @@ func anchors(text string) (all []string) {
 
 // TestMarkdownCommands: the targets of make, the packages, and the commands and flags that our pages name exist.
 func TestMarkdownCommands(t *testing.T) {
-	b, err := os.ReadFile("../Makefile")
-	check(t, err)
+	b := must(os.ReadFile("../Makefile"))(t)
 	makefile, programs := "\n"+string(b), commands()
 	for name, text := range markdown(t) {
 		for _, s := range snippets(text) {
@@ -156,8 +154,7 @@ func snippets(text string) (all []string) {
 
 // TestReadmeProgram runs the program of the README, which must print what its last comment says.
 func TestReadmeProgram(t *testing.T) {
-	b, err := os.ReadFile("../README.md")
-	check(t, err)
+	b := must(os.ReadFile("../README.md"))(t)
 	for _, m := range mdFence.FindAllStringSubmatch(string(b), -1) {
 		if m[1] != "go" {
 			continue
@@ -185,10 +182,8 @@ func TestGuides(t *testing.T) {
 // guide compares a page, of at least so many blocks of code, with its example.
 func guide(t *testing.T, file, example string, least int) {
 	t.Helper()
-	page, err := os.ReadFile(file)
-	check(t, err)
-	code, err := os.ReadFile(example)
-	check(t, err)
+	page := must(os.ReadFile(file))(t)
+	code := must(os.ReadFile(example))(t)
 	rest, blocks := string(code), 0
 	for _, m := range mdFence.FindAllStringSubmatch(string(page), -1) {
 		if m[1] != "go" {

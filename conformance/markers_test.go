@@ -48,8 +48,7 @@ func startMarked(t *testing.T, conn *capture.Conn, rev uint8) (initiator, respon
 // payloads that put markers in every possible place.
 func talkMarked(t *testing.T, file string, rev uint8) (all []markedFPDU) {
 	t.Helper()
-	w, err := capture.Create(file)
-	check(t, err)
+	w := must(capture.Create(file))(t)
 	defer func() { check(t, w.Close()) }()
 	conn := w.Conn(netip.MustParseAddrPort("192.0.2.1:50001"), netip.MustParseAddrPort("192.0.2.2:50000"))
 	in, re := startMarked(t, conn, rev)

@@ -22,8 +22,7 @@ import (
 // matrixServer runs a server of ours whose handler does f.
 func matrixServer(t testing.TB, f rpc.HandlerFunc) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	srv := &transport.Server{Handler: f}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
@@ -101,11 +100,9 @@ func writePage(t *testing.T, dir string) string {
 
 // packets: the cells of the bad server name the violations that the judge finds in its capture, and to no others.
 func packets(t *testing.T, dir, page string) {
-	f, err := os.Open(filepath.Join(dir, "bad.pcapng.gz"))
-	check(t, err)
+	f := must(os.Open(filepath.Join(dir, "bad.pcapng.gz")))(t)
 	defer f.Close()
-	rep, err := judge.File(f, nil)
-	check(t, err)
+	rep := must(judge.File(f, nil))(t)
 	want := make(map[string]bool)
 	for _, v := range rep.Violations {
 		if v.Dir == decode.FromAccepter && v.Rule.Severity != judge.Note {

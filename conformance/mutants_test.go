@@ -23,8 +23,7 @@ func TestMutants(t *testing.T) {
 	}
 	var all strings.Builder
 	for _, f := range faults {
-		b, err := os.ReadFile(f)
-		check(t, err)
+		b := must(os.ReadFile(f))(t)
 		if !faultHead.Match(b) {
 			t.Errorf("%s does not begin with lines of Breaks:, Rules: and Test:, and an empty one", f)
 		}
@@ -35,12 +34,10 @@ func TestMutants(t *testing.T) {
 			t.Errorf("%s does not apply: carry it to where its code is now: %s", f, out)
 		}
 	}
-	tests, err := filepath.Glob("../rdmap/internal/engine/*_test.go")
-	check(t, err)
+	tests := must(filepath.Glob("../rdmap/internal/engine/*_test.go"))(t)
 	rows := 0
 	for _, f := range tests {
-		b, err := os.ReadFile(f)
-		check(t, err)
+		b := must(os.ReadFile(f))(t)
 		for _, m := range orderingRow.FindAllSubmatch(b, -1) {
 			rows++
 			if name := strings.ReplaceAll(string(m[1]), " ", "_"); !regexp.MustCompile(` ` + regexp.QuoteMeta(name) + `\b`).MatchString(all.String()) {

@@ -19,8 +19,7 @@ func TestNFS4BindingOnTraces(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for _, name := range files {
-		f, err := os.Open(name)
-		check(t, err)
+		f := must(os.Open(name))(t)
 		for ev, err := range decode.Events(f, nil) {
 			check(t, err)
 			if ev.RPC == nil || ev.RPC.Compound == nil || ev.RPC.Backward || len(ev.RPC.Compound.Ops) == 0 {

@@ -38,8 +38,7 @@ func (m durable) Close() error           { return nil }
 // returns the STag of the responder's region.
 func sayAllOpcodes(t *testing.T, file string, markers bool) region.STag {
 	t.Helper()
-	w, err := capture.Create(file)
-	check(t, err)
+	w := must(capture.Create(file))(t)
 	a, b := rdmaptest.Pipe()
 	cfg := &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.Ext7306 | verbs.ExtSwap | verbs.ExtCommit, Markers: markers, MULPDU: 1400}}
 	x, y := rdmap.Client(w.TapClient(a), cfg), rdmap.Server(b, cfg)
@@ -50,8 +49,7 @@ func sayAllOpcodes(t *testing.T, file string, markers bool) region.STag {
 	check(t, <-shook)
 
 	all := region.RemoteRead | region.RemoteWrite | region.Atomic | region.FlushPersistent | region.FlushVisible | region.Verify
-	reg, err := y.Table().RegisterMemory(durable(make([]byte, 8192)), region.Options{Access: all})
-	check(t, err)
+	reg := must(y.Table().RegisterMemory(durable(make([]byte, 8192)), region.Options{Access: all}))(t)
 	s := reg.STag()
 	sayMessages(ctx, t, x, y)
 	go y.Serve()
@@ -71,8 +69,7 @@ func sayMessages(ctx context.Context, t *testing.T, x, y *rdmap.Conn) {
 	t.Helper()
 	var stags [2]region.STag
 	for i := range stags {
-		r, err := y.Register(make([]byte, 8), region.RemoteRead|region.RemoteInvalidate)
-		check(t, err)
+		r := must(y.Register(make([]byte, 8), region.RemoteRead|region.RemoteInvalidate))(t)
 		stags[i] = r.STag()
 	}
 	long := bytes.Repeat([]byte("stag"), 800) // 3 segments
@@ -129,8 +126,7 @@ const allOpcodes = verbs.OpAtomicWriteResponse + 1
 // saidOpcodes decodes a capture and returns the opcodes of the FPDUs by packet.
 func saidOpcodes(t *testing.T, file string) map[int][]verbs.Opcode {
 	t.Helper()
-	f, err := os.Open(file)
-	check(t, err)
+	f := must(os.Open(file))(t)
 	defer f.Close()
 	said := make(map[int][]verbs.Opcode)
 	for ev, err := range decode.Events(f, &decode.Options{ULP: decode.ULPOpaque}) {
@@ -242,10 +238,8 @@ func TestKeyLogTshark(t *testing.T) {
 		t.Skip("tshark is not installed here (apt-get install tshark); CI has it")
 	}
 	file := filepath.Join(t.TempDir(), "tls.pcapng")
-	w, err := capture.Create(file)
-	check(t, err)
-	keys, err := os.Create(file + ".keys")
-	check(t, err)
+	w := must(capture.Create(file))(t)
+	keys := must(os.Create(file + ".keys"))(t)
 	defer keys.Close()
 	srv := httptest.NewUnstartedServer(nil) // for its certificate
 	srv.StartTLS()

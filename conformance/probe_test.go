@@ -52,8 +52,7 @@ func TestProbeExitStatus(t *testing.T) {
 // probed is a server of ours.
 func probed(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	srv := &transport.Server{Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})}
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(l) }()
@@ -137,8 +136,7 @@ func TestProbeExpect(t *testing.T) {
 		if tt.status == 2 {
 			continue
 		}
-		b, err := os.ReadFile(junit)
-		check(t, err)
+		b := must(os.ReadFile(junit))(t)
 		var s junitSuite
 		if err := xml.Unmarshal(b, &s); err != nil || s.Tests != 1 || s.Failures != tt.status || len(s.Cases) != 1 || s.Cases[0].Name != "wrong-key" ||
 			s.Time <= 0 || s.Cases[0].Time != s.Time || s.Cases[0].Rule.Value != "RFC 5044 Section 7.1.2" {
@@ -164,8 +162,7 @@ func TestLinuxExpect(t *testing.T) {
 		for _, c := range column.Cells {
 			got[c.Case] = c.Verdict
 		}
-		want, err := readProbeExpect(name, func(c string) bool { return got[c] != "" })
-		check(t, err)
+		want := must(readProbeExpect(name, func(c string) bool { return got[c] != "" }))(t)
 		var diff strings.Builder
 		if want.diff(&diff, name, got) || len(got) < 80 {
 			t.Errorf("%d cells: %s", len(got), &diff)

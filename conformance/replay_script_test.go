@@ -71,8 +71,7 @@ type scriptReader struct {
 // readScripts returns the connections of a capture.
 func readScripts(t *testing.T, file string) (all []*script) {
 	t.Helper()
-	f, err := os.Open(file)
-	check(t, err)
+	f := must(os.Open(file))(t)
 	defer f.Close()
 	readers := make(map[int]*scriptReader)
 	for ev, err := range decode.Events(f, &decode.Options{ULP: decode.ULPOpaque}) {

@@ -75,8 +75,7 @@ type sink struct {
 // captures lack. The engine has to take all of it, and has to say what Linux said,
 // message by message.
 func TestReplay(t *testing.T) {
-	files, err := filepath.Glob("testdata/pcaps/*.pcap")
-	check(t, err)
+	files := must(filepath.Glob("testdata/pcaps/*.pcap"))(t)
 	for _, file := range files {
 		scripts := readScripts(t, file)
 		t.Run(filepath.Base(file), func(t *testing.T) {

@@ -16,8 +16,7 @@ func TestInfoGolden(t *testing.T) {
 		"000056213284" + "3120" + "5fe5a500" + "00000040": {Addr: 0x562132843120, RKey: 0x5fe5a500, Len: 64},
 		"00000000000000000000000000000000":                {},
 	} {
-		b, err := hex.DecodeString(wire)
-		check(t, err)
+		b := must(hex.DecodeString(wire))(t)
 		got, err := parseInfo(b)
 		if err != nil || got != want {
 			t.Errorf("%s: %+v, %v, want %+v", wire, got, err, want)

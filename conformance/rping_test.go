@@ -11,8 +11,7 @@ import (
 )
 
 func TestRpingExitStatus(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	taken := l.Addr().String()
 	defer l.Close()
 	checkExits(t, "rping", []exit{
@@ -63,8 +62,7 @@ func (l listening) addr(t *testing.T) string {
 
 // TestRefused: where nobody listens, the client says what to do.
 func TestRefused(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l.Close()
 	status, _, stderr := runCommand(t, nil, "rping", "client", l.Addr().String())
 	if status != 1 || !strings.HasSuffix(stderr, "connection refused: start the server, or give its port\n") {
@@ -139,8 +137,7 @@ func TestRpingWrongPeer(t *testing.T) {
 			p.Abort(nil)
 		}, "an iWARP peer that does not answer pings"},
 	} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		check(t, err)
+		l := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 		defer l.Close()
 		go func() {
 			c, err := l.Accept()

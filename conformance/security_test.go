@@ -19,8 +19,7 @@ var securityRow = regexp.MustCompile(`(?m)^\| ([\d.]+) \|([^|]*)\|([^|]*)\|([^|]
 // TestSecurity: docs/security.md answers every section, says how, and names tests that
 // exist for all that it says is met.
 func TestSecurity(t *testing.T) {
-	b, err := os.ReadFile("../docs/security.md")
-	check(t, err)
+	b := must(os.ReadFile("../docs/security.md"))(t)
 	known := testFunctions(t)
 	var sections []string
 	for _, m := range securityRow.FindAllStringSubmatch(string(b), -1) {

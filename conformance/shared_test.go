@@ -18,17 +18,14 @@ func TestSharedLocks(t *testing.T) {
 		"transport/internal/admit/*.go", "transport/internal/execute/*.go", "transport/push/server*.go", "transport/replies/pusher.go",
 		"nfsdemo/backend/mem/*.go", "nfsdemo/backend/dir/*.go", "nfsdemo/internal/lockd/*.go",
 	} {
-		files, err := filepath.Glob(filepath.Join("..", of))
-		check(t, err)
+		files := must(filepath.Glob(filepath.Join("..", of)))(t)
 		for _, name := range files {
 			if strings.HasSuffix(name, "_test.go") {
 				continue
 			}
-			src, err := os.ReadFile(name)
-			check(t, err)
+			src := must(os.ReadFile(name))(t)
 			fset := token.NewFileSet()
-			f, err := parser.ParseFile(fset, name, src, 0)
-			check(t, err)
+			f := must(parser.ParseFile(fset, name, src, 0))(t)
 			ast.Inspect(f, func(n ast.Node) bool {
 				block, ok := n.(*ast.BlockStmt)
 				if !ok {

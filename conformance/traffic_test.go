@@ -60,17 +60,14 @@ func sessions(t *testing.T) []session {
 // record runs one session and writes what was said to a file.
 func record(t *testing.T, file string, cfg transport.Config) {
 	t.Helper()
-	w, err := capture.Create(file)
-	check(t, err)
+	w := must(capture.Create(file))(t)
 	t.Cleanup(func() { check(t, w.Close()) })
 
 	fsys := mem.New(nil)
-	h, err := server.New(&server.Config{Exports: []server.Export{{Path: "/mem", FS: fsys, Squash: 0}}})
-	check(t, err)
+	h := must(server.New(&server.Config{Exports: []server.Export{{Path: "/mem", FS: fsys, Squash: 0}}}))(t)
 	srvCfg := cfg
 	srv := &transport.Server{Handler: h, Config: &srvCfg}
-	back, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
+	back := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(back) }()
 
@@ -91,18 +88,24 @@ func check(t testing.TB, err error) {
 	}
 }
 
+// must returns v, unless err ends the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
 // talk says a bit of everything: inline, Write chunks, Read chunks, Reply chunks, a long call, errors, several
 // calls at once.
 func talk(t *testing.T, addr string, cfg *transport.Config) {
 	t.Helper()
 	ctx := t.Context()
-	caller, err := transport.Dial(ctx, "tcp", addr, cfg)
-	check(t, err)
+	caller := must(transport.Dial(ctx, "tcp", addr, cfg))(t)
 	cred := nfsclient.ProcessCred()
-	root, err := nfsclient.NewMounter(caller, cred).Mount(ctx, "/mem")
-	check(t, err)
-	c, err := nfsclient.New(ctx, caller, root, "/mem", nil)
-	check(t, err)
+	root := must(nfsclient.NewMounter(caller, cred).Mount(ctx, "/mem"))(t)
+	c := must(nfsclient.New(ctx, caller, root, "/mem", nil))(t)
 	defer func() { check(t, c.Close()) }()
 
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -148,14 +151,12 @@ func roundTrip(t *testing.T, c *nfsclient.Client, name string, data []byte) {
 // names uses the procedures that deal with names; the listing needs a Reply chunk.
 func names(ctx context.Context, t *testing.T, c *nfsclient.Client) {
 	t.Helper()
-	dir, err := c.Mkdir(ctx, c.Root(), "dir", 0o755)
-	check(t, err)
+	dir := must(c.Mkdir(ctx, c.Root(), "dir", 0o755))(t)
 	for i := range 100 {
 		_, err := c.Create(ctx, dir, fmt.Sprintf("%s-%d", strings.Repeat("n", 100), i), 0o600, true)
 		check(t, err)
 	}
-	list, err := c.ReadDir(ctx, dir)
-	check(t, err)
+	list := must(c.ReadDir(ctx, dir))(t)
 	if len(list) != 100 {
 		t.Fatalf("%d names", len(list))
 	}
@@ -224,8 +225,7 @@ func testDecoder(t *testing.T, all []session) {
 // decodeOwn decodes a recording and fails on everything that is wrong.
 func decodeOwn(t *testing.T, s session) (counts decode.Counts, rpcs int) {
 	t.Helper()
-	f, err := os.Open(s.pcap)
-	check(t, err)
+	f := must(os.Open(s.pcap))(t)
 	defer f.Close()
 	counts = make(decode.Counts)
 	for ev, err := range decode.Events(f, nil) {

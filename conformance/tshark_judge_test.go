@@ -76,8 +76,7 @@ func TestCapture(t *testing.T) {
 // TestPort: a client may have any port, also one that tshark knows as something else, and one that an
 // earlier client has had.
 func TestPort(t *testing.T) {
-	b, err := os.ReadFile(pcaps + "a-rping.pcap")
-	check(t, err)
+	b := must(os.ReadFile(pcaps + "a-rping.pcap"))(t)
 	for at := 24; at < len(b); {
 		packet := b[at+16:][:binary.LittleEndian.Uint32(b[at+8:])]
 		for _, port := range [][]byte{packet[34:36], packet[36:38]} { // after Ethernet and IPv4
@@ -129,8 +128,7 @@ func tcpEvents(t *testing.T, b []byte, whole bool) []said {
 
 // TestReframeHole: what is missing in the original is missing in the copy.
 func TestReframeHole(t *testing.T) {
-	b, err := os.ReadFile(pcaps + "a-rping.pcap")
-	check(t, err)
+	b := must(os.ReadFile(pcaps + "a-rping.pcap"))(t)
 	// A packet without its last octets: it begins 16 octets after its own header.
 	for at, n := 24, 1; ; n++ {
 		size := int(binary.LittleEndian.Uint32(b[at+8:]))
@@ -166,8 +164,7 @@ func TestReframe(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, file := range files {
-		b, err := os.ReadFile(file)
-		check(t, err)
+		b := must(os.ReadFile(file))(t)
 		var out bytes.Buffer
 		if _, err := reframe(&out, bytes.NewReader(b)); err != nil {
 			t.Fatal(err)

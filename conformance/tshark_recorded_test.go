@@ -21,8 +21,7 @@ func recorded(t *testing.T) map[string][]byte {
 	recordLog(t, log, &commitlog.Options{Mode: commitlog.Strict})
 	captures := make(map[string][]byte)
 	for name, file := range map[string]string{"own-nfs": nfs, "own-commitlog": log} {
-		b, err := os.ReadFile(file)
-		check(t, err)
+		b := must(os.ReadFile(file))(t)
 		captures[name] = b
 	}
 	return captures

@@ -77,8 +77,7 @@ func TestPeersAtOnce(t *testing.T) {
 				go y.Serve()
 				defer func() { xs[i].Abort(nil); <-y.Done() }()
 			}
-			stags, err := register(d, tabs)
-			noErr(t, err)
+			stags := must(register(d, tabs))(t)
 			var wg sync.WaitGroup
 			for i, x := range xs {
 				of := func(k int) region.STag { return stags[i][min(k, len(stags[i])-1)] }

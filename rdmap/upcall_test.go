@@ -18,8 +18,7 @@ func TestEndWithFlushRunning(t *testing.T) {
 		a, b := TcpPair(t)
 		x, y := rdmaptest.Connect(t, a, b, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}}, &rdmap.Config{Startup: rdmap.Startup{Extensions: verbs.ExtCommit}, Reading: rdmap.Reading{HandlerLimit: limit}})
 		mem := NewHanging()
-		reg, err := y.Table().RegisterMemory(mem, region.Options{Access: rdmaptest.CommitRights})
-		noErr(t, err)
+		reg := must(y.Table().RegisterMemory(mem, region.Options{Access: rdmaptest.CommitRights}))(t)
 		served := make(chan struct{})
 		go func() {
 			y.Serve()

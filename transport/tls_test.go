@@ -958,8 +958,7 @@ func BenchmarkTLS(b *testing.B) {
 	for _, k := range kinds {
 		b.Run("connect/"+k.name, func(b *testing.B) {
 			for b.Loop() {
-				c, err := k.dial(k.addr, k.client)
-				noErr(b, err)
+				c := must(k.dial(k.addr, k.client))(b)
 				mustDo(b, c, null).Release()
 				c.Close()
 			}

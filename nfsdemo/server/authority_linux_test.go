@@ -206,10 +206,8 @@ func newHelper(t *testing.T, id *caller.Identity) *helper {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = []string{localEnv + "=1"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id.UID, Gid: id.GID, Groups: id.Groups}}
-	in, err := cmd.StdinPipe()
-	check(t, err)
-	out, err := cmd.StdoutPipe()
-	check(t, err)
+	in := must(cmd.StdinPipe())(t)
+	out := must(cmd.StdoutPipe())(t)
 	check(t, cmd.Start())
 	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
 	return &helper{in, json.NewDecoder(out)}
@@ -573,8 +571,7 @@ func TestAuthority(t *testing.T) {
 }
 
 func authority(t *testing.T, mnt string) {
-	fsys, err := dir.New(mnt, &dir.Config{Async: true})
-	check(t, err)
+	fsys := must(dir.New(mnt, &dir.Config{Async: true}))(t)
 	defer fsys.Close()
 	t.Log(fsys.Authority())
 	srv := newServer(t, fsys, func(c *server.Config) { c.Exports[0].Squash = server.SquashRoot })
@@ -637,8 +634,7 @@ func readOnly(t *testing.T, dir string) string {
 // TestAuthorityReadOnly: a read-only export is like a mount that is read-only.
 func TestAuthorityReadOnly(t *testing.T) {
 	mnt := backendtest.Mount(t, "tmpfs", 0).At
-	fsys, err := dir.New(mnt, &dir.Config{Async: true})
-	check(t, err)
+	fsys := must(dir.New(mnt, &dir.Config{Async: true}))(t)
 	defer fsys.Close()
 	root := newPeer(t, newServer(t, fsys), sys(0, 0))
 	srv := newServer(t, fsys, func(c *server.Config) { c.Exports[0].ReadOnly = true })

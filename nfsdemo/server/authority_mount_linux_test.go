@@ -167,8 +167,7 @@ func setQuota(t *testing.T, device string, uid uint32, octets uint64) {
 		valid                                                                   uint32
 	}
 	q.hard, q.valid = octets>>10, 1 // QIF_BLIMITS
-	name, err := unix.BytePtrFromString(device)
-	check(t, err)
+	name := must(unix.BytePtrFromString(device))(t)
 	const setUser = 0x800008 << 8 // QCMD(Q_SETQUOTA, USRQUOTA)
 	if _, _, e := unix.Syscall6(unix.SYS_QUOTACTL, setUser, uintptr(unsafe.Pointer(name)), uintptr(uid), uintptr(unsafe.Pointer(&q)), 0, 0); e != 0 {
 		t.Fatal(e)

@@ -228,8 +228,7 @@ func TestNames(t *testing.T) {
 				return false, nil
 			},
 		}
-		s, err := server.New(cfg)
-		noErr(t, err)
+		s := must(server.New(cfg))(t)
 		var root nfs3.FileHandle
 		try := func(last byte, mnt mount3.Status, lookup nfs3.Status) {
 			t.Helper()

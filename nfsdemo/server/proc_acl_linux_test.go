@@ -40,8 +40,7 @@ func TestACL(t *testing.T) {
 	if err := unix.Setxattr(at, "system.posix_acl_access", unhexACL("01000600ffffffff"+"0400"+"0600ffffffff"+"2000"+"0600ffffffff"), 0); err == unix.EOPNOTSUPP {
 		t.Skipf("the file system of %s has no ACLs", at)
 	}
-	fsys, err := dir.New(at, &dir.Config{Async: true})
-	noErr(t, err)
+	fsys := must(dir.New(at, &dir.Config{Async: true}))(t)
 	t.Cleanup(func() { _ = fsys.Close() })
 	noErr(t, os.Chmod(at, 0o777))
 	p := newPeer(t, newServer(t, fsys), sys(0, 0))

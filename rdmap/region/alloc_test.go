@@ -9,8 +9,7 @@ import (
 func TestAllocs(t *testing.T) {
 	tab := region.NewTable()
 	mem := make([]byte, 4096)
-	w, err := tab.Window(mem)
-	noErr(t, err)
+	w := must(tab.Window(mem))(t)
 	other := register(t, tab, mem, region.RemoteRead)
 	ctx := t.Context()
 	for name, f := range map[string]func(){

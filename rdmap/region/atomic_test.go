@@ -16,8 +16,7 @@ func TestAtomicInDomains(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range adders {
 		tab := region.NewTable()
-		r, err := tab.RegisterMemory(mem, region.Options{Access: region.Atomic})
-		noErr(t, err)
+		r := must(tab.RegisterMemory(mem, region.Options{Access: region.Atomic}))(t)
 		wg.Go(func() {
 			v, err := tab.Lookup(r.STag(), 0, 8, region.Atomic)
 			if err != nil {

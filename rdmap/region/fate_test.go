@@ -74,8 +74,7 @@ func TestMemoryForgotten(t *testing.T) {
 
 func registerMemory(t *testing.T, tab *region.Table, mem region.Memory) region.Region {
 	t.Helper()
-	r, err := tab.RegisterMemory(mem, region.Options{Access: region.RemoteRead | region.Verify})
-	noErr(t, err)
+	r := must(tab.RegisterMemory(mem, region.Options{Access: region.RemoteRead | region.Verify}))(t)
 	return r
 }
 

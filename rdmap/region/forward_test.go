@@ -46,8 +46,7 @@ func TestForwardInvalid(t *testing.T) {
 		"memory lost": func(*region.Region) { region.RevokeMemory(mem) },
 	} {
 		r, _ := tab.RegisterMemory(mem, region.Options{Access: region.RemoteWrite})
-		v, err := tab.Lookup(r.STag(), 0, 5, region.RemoteWrite)
-		noErr(t, err)
+		v := must(tab.Lookup(r.STag(), 0, 5, region.RemoteWrite))(t)
 		end(&r)
 		if v.Forward(1) || v.Offset() != 0 {
 			t.Errorf("%s: the view moves", name)

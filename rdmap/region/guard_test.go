@@ -54,8 +54,7 @@ func (g *guarded) Close() error { return nil }
 func view(t *testing.T, mem region.Memory) region.View {
 	t.Helper()
 	tab := region.NewTable()
-	r, err := tab.RegisterMemory(mem, region.Options{Access: region.RemoteRead})
-	noErr(t, err)
+	r := must(tab.RegisterMemory(mem, region.Options{Access: region.RemoteRead}))(t)
 	v := must(tab.Lookup(r.STag(), 2, 4, region.RemoteRead))(t)
 	t.Cleanup(v.Release)
 	return v

@@ -22,8 +22,7 @@ func TestSums(t *testing.T) {
 func sumOf(t *testing.T, mem region.Memory) []byte {
 	t.Helper()
 	tab := region.NewTable()
-	r, err := tab.RegisterMemory(mem, region.Options{Access: region.Verify})
-	noErr(t, err)
+	r := must(tab.RegisterMemory(mem, region.Options{Access: region.Verify}))(t)
 	v := must(tab.Lookup(r.STag(), 2, uint32(len(mem.Bytes())-2), region.Verify))(t)
 	defer v.Release()
 	sum, err := v.AppendSum([]byte("before"))

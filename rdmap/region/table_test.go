@@ -86,8 +86,7 @@ func TestMemory(t *testing.T) {
 	}
 	tab := region.NewTable()
 	m := &persistent{mem: b}
-	r, err := tab.RegisterMemory(m, region.Options{Access: region.FlushPersistent})
-	noErr(t, err)
+	r := must(tab.RegisterMemory(m, region.Options{Access: region.FlushPersistent}))(t)
 	v, _ := tab.Lookup(r.STag(), 2, 3, region.FlushPersistent)
 	if err := v.Memory().Persist(v.Offset(), len(v.Bytes())); err != nil || m.off != 2 || m.n != 3 {
 		t.Errorf("%v, %+v", err, m)

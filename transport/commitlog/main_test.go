@@ -38,8 +38,7 @@ func dialTCP(t *testing.T, l net.Listener) (a, b net.Conn) {
 	t.Helper()
 	a, err := net.Dial("tcp", l.Addr().String())
 	noErr(t, err)
-	b, err = l.Accept()
-	noErr(t, err)
+	b = must(l.Accept())(t)
 	return a, b
 }
 

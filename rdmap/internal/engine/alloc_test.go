@@ -58,8 +58,7 @@ func engineAllocs(t *testing.T, markers bool) {
 				to.in = to.in[:copy(to.in, to.in[off:])]
 				return n
 			}
-			ev, err := to.rcv.Input(u)
-			noErr(t, err)
+			ev := must(to.rcv.Input(u))(t)
 			to.rcv.Pool().Put(ev.Buf)
 			engine.Fire(to.due)
 			engine.Fire(to.rcv.Due)

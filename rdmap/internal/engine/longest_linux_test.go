@@ -133,8 +133,7 @@ func (q *onceQueue) Open(*ddp.Segment) ([]byte, bool) { q.used++; return q.buf, 
 func vastMemory(t testing.TB, tab *region.Table, access region.Access) (*counting, region.Region) {
 	t.Helper()
 	m := &counting{Mem: rdmaptest.Vast(t, engine.MaxMessage)}
-	reg, err := tab.RegisterMemory(m, region.Options{Access: access})
-	noErr(t, err)
+	reg := must(tab.RegisterMemory(m, region.Options{Access: access}))(t)
 	return m, reg
 }
 

@@ -381,8 +381,7 @@ func (w *world) fill(s *worldSide, slot int) {
 func (s *worldSide) register(t testing.TB, access region.Access) *worldRegion {
 	r := &worldRegion{double: make([]byte, worldSize)}
 	mem := &rdmaptest.Persisting{Mem: make([]byte, worldSize)}
-	reg, err := s.e.snd.Table.RegisterMemory(mem, region.Options{Access: access})
-	noErr(t, err)
+	reg := must(s.e.snd.Table.RegisterMemory(mem, region.Options{Access: access}))(t)
 	r.Region, r.mem = reg, mem.Mem
 	r.set(0, nil)
 	return r

@@ -95,8 +95,7 @@ func TestStreamsAreIndependent(t *testing.T) {
 		hung.mem.gate = make(chan struct{})
 		hung.run(nil)
 
-		reg, err := free.y.Table().RegisterMemory(hung.mem, region.Options{Access: rdmaptest.CommitRights})
-		noErr(t, err)
+		reg := must(free.y.Table().RegisterMemory(hung.mem, region.Options{Access: rdmaptest.CommitRights}))(t)
 		free.region, free.mem = reg, hung.mem
 		free.run(nil)
 		free.trace = waits

@@ -119,8 +119,7 @@ func newOrderModel(t testing.TB, how byte) *orderModel {
 		memory = struct{ region.Memory }{memory} // without a guard
 	}
 	register := func(access region.Access) region.STag {
-		reg, err := m.b.snd.Table.RegisterMemory(memory, region.Options{Access: access})
-		noErr(t, err)
+		reg := must(m.b.snd.Table.RegisterMemory(memory, region.Options{Access: access}))(t)
 		return reg.STag()
 	}
 	// A registered memory is known to the whole process, with everything that it refers to.

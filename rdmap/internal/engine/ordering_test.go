@@ -180,8 +180,7 @@ func newPlainRig(t testing.TB, firstOp, laterOp string) *orderRig {
 	g := newOrderRig(t, firstOp, laterOp)
 	plain := struct{ region.Memory }{g.mem}
 	g.registerAs(plain, g.b.snd.Table)
-	source, err := g.b.snd.Table.RegisterMemory(plain, region.Options{Access: region.RemoteRead})
-	noErr(t, err)
+	source := must(g.b.snd.Table.RegisterMemory(plain, region.Options{Access: region.RemoteRead}))(t)
 	g.source = source.STag()
 	return g
 }
