@@ -47,21 +47,3 @@ func TestServersWriteFails(t *testing.T) {
 	}
 	waitFor(t, "the bad connections are gone", func() bool { return s.Stats().Connections == 1 && s.Stats().InFlight == 0 })
 }
-
-// TestQueuedCallsOfDeadConnection: calls that wait for memory leave the queue with
-// their connection.
-func TestQueuedCallsOfDeadConnection(t *testing.T) {
-	cfg := testConfig()
-	cfg.MaxPayload, cfg.Limits.Memory = 128<<10, 256<<10
-	s, addr := startServer(t, newEcho(), cfg)
-	holder := dial(t, addr, nil)
-	back := overdraw(t, s, 100<<10)
-	end := pulling(t, s, "127.0.0.2", 4)
-	waitFor(t, "one is pulled, the others wait", func() bool { st := s.Stats(); return st.Pulls == 1 && st.Waiting == 3 })
-	end.Close()
-	waitFor(t, "the queue is empty", func() bool { return s.Stats().Waiting == 0 })
-	waitFor(t, "nothing runs", func() bool { return s.Stats().InFlight == 0 && s.Stats().Connections == 1 })
-	back()
-	mustDo(t, holder, itemCall(procSum, filled(100_000)))
-	waitFor(t, "all memory is back", func() bool { return s.Stats().Held == 0 })
-}

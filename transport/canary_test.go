@@ -2,16 +2,13 @@ package transport_test
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
 	"testing"
 
-	"github.com/stag-rdma/stag/chunks"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
-	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/internal/memory"
@@ -182,31 +179,6 @@ func TestNothingStaleToRead(t *testing.T) {
 			}
 		})
 	}
-	for name, call := range map[string]*rpc.Call{
-		"sink":        {Prog: testProg, Vers: testVers, Proc: procFill, Args: words(9000), Sink: make([]byte, 9000), MaxResults: 64},
-		"reply chunk": {Prog: testProg, Vers: testVers, Proc: procList, Args: words(9000), MaxResults: 36_000},
-	} {
-		t.Run(name, func(t *testing.T) {
-			looked := make(chan error, 1)
-			c := rawServer(t, nil, nil, func(p *rawPeer, h *rpcrdma.Header, _ []byte) {
-				seg := append(append(chunks.WriteChunk(nil), h.Reply...), flatChunks(h.Write)...)[0]
-				looked <- p.conn.Read(testCtx(t), make([]byte, 4), memory.STag(seg.Handle), seg.Offset)
-				p.conn.Abort(nil)
-			})
-			var r rpc.Reply
-			_ = c.Do(testCtx(t), call, &r) // the engine has refused the server
-			if _, refused := errors.AsType[*verbs.TerminateError](<-looked); !refused {
-				t.Error("memory that is only for writing can be read")
-			}
-		})
-	}
-}
-
-func flatChunks(list []chunks.WriteChunk) (all chunks.WriteChunk) {
-	for _, c := range list {
-		all = append(all, c...)
-	}
-	return all
 }
 
 // TestNothingStalePassedOn: a server that says it has written what it has not makes a

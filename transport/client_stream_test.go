@@ -10,40 +10,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
 )
-
-// A server that does not read keeps the call that is being written. Those behind it end with their contexts.
-func TestStreamTurn(t *testing.T) {
-	nc, server := net.Pipe()
-	defer server.Close()
-	c := must(transport.NewStreamClient(context.Background(), nc, nil))(t)
-	first := make(chan error, 1)
-	go func() { first <- try(t, c, &nullCall) }()
-	if _, err := server.Read(make([]byte, 1)); err != nil { // it is being written
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	freed := 0
-	call := nullCall
-	call.Free, call.Resend = func() { freed++ }, new(rpc.Transmission)
-	if err := tryCtx(ctx, c, &call); !errors.Is(err, context.DeadlineExceeded) || freed != 1 || call.Resend.Posted {
-		t.Errorf("%v, freed %d times, posted: %v", err, freed, call.Resend.Posted)
-	}
-	c.Close()
-	if err := <-first; !errors.Is(err, net.ErrClosed) {
-		t.Error(err)
-	}
-	if n := c.Stats().InFlight; n != 0 {
-		t.Errorf("%d calls in flight", n)
-	}
-}
 
 // writesCounted counts the writes of a connection.
 type writesCounted struct {

@@ -33,7 +33,7 @@ func TestOverDevice(t *testing.T) {
 		"Many": TestMany, "ManyMemory": TestManyMemory, "Memory": TestMemory, "MemoryInUse": TestMemoryInUse,
 		"Room": TestRoom, "Trace": TestTrace, "Lazy": TestLazy, "LazyMemory": TestLazyMemory,
 		"Replay": TestReplay, "PositionZero": TestPositionZero, "Mix": TestMix, "Ready": TestReady, "ServedEach": TestServedEach,
-		"Clients": TestClients, "Transparent": TestTransparent, "Fanout": TestFanout, "FanoutClose": TestFanoutClose,
+		"Clients": TestClients, "Fanout": TestFanout, "FanoutClose": TestFanoutClose,
 		"ServeMessage": TestServeMessage, "Own": TestOwn,
 	} {
 		if name != "Trace" { // which tells of invalidations

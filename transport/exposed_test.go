@@ -109,7 +109,7 @@ func TestNeverDone(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	for range 20 {
-		wantFill(t, mustDo(t, good, unexpected(procFill, 9000)), 9000)
+		wantFill(t, mustDo(t, good, wordCall(procFill, 9000)), 9000)
 	}
 	for xid := uint32(4); xid < 7; xid++ {
 		p.done(xid - 2) // in any order
@@ -190,7 +190,7 @@ func TestShutdownExposed(t *testing.T) {
 // exposedTalk has replies read, several at once.
 func exposedTalk(t *testing.T, c rpc.Caller) error {
 	errs := make(chan error, 2)
-	for _, call := range []*rpc.Call{unexpected(procFill, 6001), unexpected(procList, 2500)} {
+	for _, call := range []*rpc.Call{wordCall(procFill, 6001), wordCall(procList, 2500)} {
 		go func() { errs <- try(t, c, call) }()
 	}
 	err := <-errs

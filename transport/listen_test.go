@@ -8,29 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stag-rdma/stag/transport"
-	"github.com/stag-rdma/stag/transport/rpc"
 )
-
-// startListener serves h as a record-marked server under Listen.
-func startListener(t testing.TB, h rpc.Handler, cfg *transport.Config) *transport.Listener {
-	t.Helper()
-	if cfg == nil {
-		cfg = testConfig()
-	}
-	nl := listenAny(t, cfg)
-	l := nl.(*transport.Listener)
-	s := &transport.Server{Handler: h, Config: cfg}
-	served := make(chan error, 1)
-	go func() { served <- s.ServeStream(l) }()
-	t.Cleanup(func() {
-		s.Close()
-		if err := <-served; !errors.Is(err, transport.ErrServerClosed) {
-			t.Errorf("ServeStream: %v", err)
-		}
-	})
-	return l
-}
 
 // accepted returns the listener's end of a fresh connection.
 func accepted(t testing.TB, l net.Listener) net.Conn {

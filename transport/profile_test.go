@@ -24,9 +24,6 @@ func configOf(p rpcrdma.Profile, cfg *transport.Config, align int) *transport.Co
 	return cfg
 }
 
-// unexpected is a call whose client does not know that its results may be large.
-func unexpected(proc, n uint32) *rpc.Call { return wordCall(proc, n) }
-
 // wantFill checks the result of procFill.
 func wantFill(t testing.TB, r *rpc.Reply, n int) {
 	t.Helper()
@@ -48,42 +45,4 @@ func wantList(t testing.TB, r *rpc.Reply, n int) {
 	if d.End() != nil {
 		t.Fatal(d.End())
 	}
-}
-
-// settled waits until a server has heard of all that its client has read.
-func settled(t testing.TB, s *transport.Server) rpc.Stats {
-	t.Helper()
-	waitFor(t, "every exposed reply is freed", func() bool { st := s.Stats(); return st.Exposed == 0 && st.InFlight == 0 })
-	return s.Stats()
-}
-
-// TestTransparent: an opaque of a program that no binding speaks for travels by chunks
-// both ways, without the client's MaxResults.
-func TestTransparent(t *testing.T) {
-	s, c := pair(t, newEcho(), config5666(), config5666())
-	for _, n := range []int{1, 3000, 5001, 300_000} {
-		p := filled(n)
-		r := mustDo(t, c, echoCall(p))
-		checkEcho(t, r, p, nil)
-		call := echoCall(p)
-		call.Sink, call.MaxResults = make([]byte, n), 8
-		r = mustDo(t, c, call)
-		checkEcho(t, r, p, call.Sink)
-		if r.Placed != (n >= 3000) {
-			t.Errorf("%d octets placed: %v", n, r.Placed)
-		}
-	}
-	st := settled(t, s)
-	if want := uint64(2*3000 + 2*5001 + 2*300_000); st.OctetsRead != want || st.OctetsWritten != want/2 || st.Dones != 2 {
-		t.Errorf("%+v, want %d octets read", st, want)
-	}
-}
-
-// TestListenProfile: a server that speaks records has its large replies read.
-func TestListenProfile(t *testing.T) {
-	l := startListener(t, newEcho(), config5666())
-	c := dial(t, l.Addr().String(), config5666())
-	wantList(t, mustDo(t, c, unexpected(procList, 5000)), 5000)
-	wantFill(t, mustDo(t, c, unexpected(procFill, 70_001)), 70_001)
-	waitFor(t, "both are freed", func() bool { return l.Stats().Dones == 2 })
 }

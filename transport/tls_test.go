@@ -23,7 +23,6 @@ import (
 	"github.com/stag-rdma/stag/internal/tlstest"
 	"github.com/stag-rdma/stag/rdmap/mpa"
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
-	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
@@ -227,28 +226,6 @@ func TestTLSRDMA(t *testing.T) {
 			t.Errorf("%v, %d calls", err, h.calls.Load())
 		}
 	})
-}
-
-// TestTLSRDMAEnds: the ends of a connection below MPA: in an orderly way, and by a Terminate.
-func TestTLSRDMAEnds(t *testing.T) {
-	w := newWorld(t)
-	_, _, addr := serveTLS(t, w.serverConfig())
-	dial := func() *transport.Client {
-		c := must(transport.Dial(testCtx(t), "tcp", addr, w.clientConfig()))(t)
-		t.Cleanup(func() { c.Close() })
-		mustDo(t, c, echoCall(filled(100))).Release()
-		return c
-	}
-	if err := dial().Close(); err != nil {
-		t.Errorf("Close: %v", err)
-	}
-	bad := dial()
-	if err := bad.Conn().Write(testCtx(t), filled(8), 1, 0); err == nil { // a Write into memory of nobody
-		<-bad.Done()
-	}
-	if !failed[*verbs.TerminateError](bad.Err()) {
-		t.Errorf("after a Write into memory of nobody: %v", bad.Err())
-	}
 }
 
 // TestRecheckTLS: when a CA is trusted no longer, the sessions that it covered end, and the others go on.
