@@ -26,25 +26,14 @@ func sendULPDU(payload ...[]byte) []byte {
 	return b
 }
 
-// silentPeers are the ways to leave a server waiting (ADVERSARY row 20). Each runs on
-// its end of a connection and returns; the end is not closed.
+// silentPeers are the ways to leave a server waiting (ADVERSARY row 20); rdmap has those within the start-up and within an
+// FPDU. Each runs on its end of a connection and returns; the end is not closed.
 var silentPeers = []struct {
 	name  string
 	limit time.Duration // after which the server has given up
 	start func(c net.Conn) error
 }{
 	{"no request", 10 * time.Second, func(net.Conn) error { return nil }},
-	{"half a request", 10 * time.Second, func(c net.Conn) error {
-		_, err := c.Write([]byte(mpa.RequestKey[:11]))
-		return err
-	}},
-	{"request without its private data", 10 * time.Second, func(c net.Conn) error {
-		b, err := (&mpa.Request{Frame: mpa.Frame{Rev: 1, PrivateData: make([]byte, 100)}}).Append(nil)
-		if err == nil {
-			_, err = c.Write(b[:len(b)-1])
-		}
-		return err
-	}},
 	{"does not read its replies", 30 * time.Second, func(c net.Conn) error {
 		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 4, ORD: 4})
 		if err != nil {
@@ -54,15 +43,6 @@ var silentPeers = []struct {
 			Reply: chunks.WriteChunk{{Handle: 1, Length: 100_000}}, HasReply: true,
 		}})
 		return p.Send(sendULPDU(h, rpcCall(1, procFill, words(90_000)...)))
-	}},
-	{"half an FPDU", 30 * time.Second, func(c net.Conn) error {
-		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 4, ORD: 4})
-		if err != nil {
-			return err
-		}
-		f := mpa.AppendFPDU(nil, sendULPDU(header(rpcrdma.Header{XID: 1})), p.CRC)
-		_, err = c.Write(f[:len(f)/2])
-		return err
 	}},
 	{"does not answer RDMA Reads", 30 * time.Second, func(c net.Conn) error {
 		p, _, err := rdmaptest.Initiate(c, &mpa.Config{IRD: 4, ORD: 4})
@@ -87,7 +67,7 @@ func goodCall(t *testing.T, c *transport.Client) {
 	r.Release()
 }
 
-// TestSilentPeers leaves a server waiting for 2,500 peers. A good client is served all
+// TestSilentPeers leaves a server waiting for 1,500 peers. A good client is served all
 // the while; every bad one is gone after its deadline, and counted once.
 func TestSilentPeers(t *testing.T) {
 	const each = 500
@@ -149,7 +129,7 @@ func TestSilentPeers(t *testing.T) {
 // stacks of their goroutines included.
 const silentMemory = 32 << 10
 
-// TestSilentPeersMemory keeps 1,500 TCP connections waiting, and calls a good client's
+// TestSilentPeersMemory keeps 1,000 TCP connections waiting, and calls a good client's
 // procedures beside them.
 func TestSilentPeersMemory(t *testing.T) {
 	const each = 500
@@ -169,7 +149,7 @@ func TestSilentPeersMemory(t *testing.T) {
 		return err
 	}
 	before := memoryInUse()
-	for _, start := range []func(net.Conn) error{silentPeers[0].start, silentPeers[1].start, idle} {
+	for _, start := range []func(net.Conn) error{silentPeers[0].start, idle} {
 		for range each {
 			a := must(net.Dial("tcp", addr))(t)
 			ends = append(ends, a)
