@@ -7,7 +7,6 @@ import (
 	"os"
 	"testing"
 	"time"
-
 )
 
 // accepted returns the listener's end of a fresh connection.

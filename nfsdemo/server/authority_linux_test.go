@@ -208,20 +208,15 @@ func newHelper(t *testing.T, id *caller.Identity) *helper {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id.UID, Gid: id.GID, Groups: id.Groups}}
 	in := must(cmd.StdinPipe())(t)
 	out := must(cmd.StdoutPipe())(t)
-	check(t, cmd.Start())
+	noErr(t, cmd.Start())
 	t.Cleanup(func() { _ = in.Close(); _ = cmd.Wait() })
 	return &helper{in, json.NewDecoder(out)}
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	noErr(t, err)
-}
-
 func (h *helper) do(t *testing.T, c *localCall) (o outcome) {
 	t.Helper()
-	check(t, json.NewEncoder(h.in).Encode(c))
-	check(t, h.out.Decode(&o))
+	noErr(t, json.NewEncoder(h.in).Encode(c))
+	noErr(t, h.out.Decode(&o))
 	return o
 }
 
@@ -481,27 +476,27 @@ func (s *scene) build(t *testing.T, top string) {
 		t.Helper()
 		p := filepath.Join(top, name)
 		if isDir {
-			check(t, os.Mkdir(p, 0o700))
+			noErr(t, os.Mkdir(p, 0o700))
 		} else {
-			check(t, os.WriteFile(p, []byte("content"), 0o600))
+			noErr(t, os.WriteFile(p, []byte("content"), 0o600))
 		}
-		check(t, os.Chown(p, uid, group))
-		check(t, unix.Chmod(p, mode))
+		noErr(t, os.Chown(p, uid, group))
+		noErr(t, unix.Chmod(p, mode))
 	}
-	check(t, os.Mkdir(top, 0o755))
+	noErr(t, os.Mkdir(top, 0o755))
 	mk("e", 0o777, dOwner, true)
 	mk("d", 0o700, dOwner, true)
 	mk("d/f", s.f, owner, false)
 	mk("d/g", 0o644, owner, false)
 	mk("d/s", 0o755, owner, true)
-	check(t, os.Link(filepath.Join(top, "d/f"), filepath.Join(top, "f")))
-	check(t, unix.Chmod(filepath.Join(top, "d"), s.d))
+	noErr(t, os.Link(filepath.Join(top, "d/f"), filepath.Join(top, "f")))
+	noErr(t, unix.Chmod(filepath.Join(top, "d"), s.d))
 	for _, x := range []struct {
 		name, kind string
 		list       []ace
 	}{{"f", "access", s.acl}, {"d", "access", s.dacl}, {"d", "default", s.def}} {
 		if len(x.list) > 0 {
-			check(t, setACL(filepath.Join(top, x.name), x.kind, x.list))
+			noErr(t, setACL(filepath.Join(top, x.name), x.kind, x.list))
 		}
 	}
 }
@@ -532,7 +527,7 @@ func picture(t *testing.T, top string) string {
 		b.WriteByte('\n')
 		return nil
 	})
-	check(t, err)
+	noErr(t, err)
 	return b.String()
 }
 
@@ -607,8 +602,8 @@ func authority(t *testing.T, mnt string) {
 					t.Errorf("%s, %s, %s: a call gets %v %q, a process %v %q\n%s%s", who.name, s.name, op.name, got, text, syscall.Errno(want.Errno), want.Text,
 						picture(t, filepath.Join(mnt, a)), picture(t, base))
 				}
-				check(t, os.RemoveAll(filepath.Join(mnt, a)))
-				check(t, os.RemoveAll(base))
+				noErr(t, os.RemoveAll(filepath.Join(mnt, a)))
+				noErr(t, os.RemoveAll(base))
 				if differ > 20 {
 					t.FailNow()
 				}
@@ -622,12 +617,12 @@ func authority(t *testing.T, mnt string) {
 func readOnly(t *testing.T, dir string) string {
 	t.Helper()
 	ro := filepath.Join(t.TempDir(), "ro")
-	check(t, os.Mkdir(ro, 0o755))
-	check(t, os.Chmod(filepath.Dir(ro), 0o755))
-	check(t, os.Chmod(filepath.Dir(filepath.Dir(ro)), 0o755))
-	check(t, unix.Mount(dir, ro, "", unix.MS_BIND, ""))
-	t.Cleanup(func() { check(t, unix.Unmount(ro, unix.MNT_DETACH)) })
-	check(t, unix.Mount("", ro, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
+	noErr(t, os.Mkdir(ro, 0o755))
+	noErr(t, os.Chmod(filepath.Dir(ro), 0o755))
+	noErr(t, os.Chmod(filepath.Dir(filepath.Dir(ro)), 0o755))
+	noErr(t, unix.Mount(dir, ro, "", unix.MS_BIND, ""))
+	t.Cleanup(func() { noErr(t, unix.Unmount(ro, unix.MNT_DETACH)) })
+	noErr(t, unix.Mount("", ro, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""))
 	return ro
 }
 

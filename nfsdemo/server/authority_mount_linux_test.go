@@ -100,8 +100,8 @@ func TestAuthorityMount(t *testing.T) {
 							syscall.Errno(got.Errno), got.Text, syscall.Errno(want.Errno), want.Text, after, expect)
 					}
 					if after != asBuilt || expect != asBuilt || op.name == remoteOps[len(remoteOps)-1].name {
-						check(t, os.RemoveAll(filepath.Join(dir, a)))
-						check(t, os.RemoveAll(filepath.Join(dir, b)))
+						noErr(t, os.RemoveAll(filepath.Join(dir, a)))
+						noErr(t, os.RemoveAll(filepath.Join(dir, b)))
 						a = ""
 					}
 				}
@@ -198,7 +198,7 @@ func filled(t *testing.T, dir, mnt string, uid uint32) (int, error) {
 func TestAuthorityRoom(t *testing.T) {
 	eachMount(t, *authorityRoom, func(t *testing.T, dir, mnt string) {
 		const quota = 12
-		check(t, unix.Chmod(dir, 0o777))
+		noErr(t, unix.Chmod(dir, 0o777))
 		setQuota(t, *authorityDevice, 1000, quota<<20)
 		room := make(map[uint32]int)
 		for _, c := range []struct {
@@ -222,7 +222,7 @@ func TestAuthorityRoom(t *testing.T) {
 func TestAuthorityQuota(t *testing.T) {
 	eachMount(t, *authorityQuota, func(t *testing.T, dir, mnt string) {
 		const quota = 12
-		check(t, unix.Chmod(dir, 0o777))
+		noErr(t, unix.Chmod(dir, 0o777))
 		setQuota(t, *authorityDevice, 1000, quota<<20)
 		if mib, why := filled(t, dir, mnt, 1000); !errors.Is(why, unix.EDQUOT) || mib > quota {
 			t.Errorf("%d MiB, %v: the quota does not count", mib, why)
