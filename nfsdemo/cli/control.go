@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -57,7 +58,7 @@ func (s *service) openControl(context.Context) error {
 		}
 	case cfg.control != "":
 		return fmt.Errorf("--control %s: %w", at, err)
-	case s.log != nil:
+	default:
 		s.log.Info("nfsdemo exports cannot reach this server: give it --control", "socket", at, "error", err)
 	}
 	s.mounts.log = s.log
@@ -130,9 +131,7 @@ func (s *service) unexport(_ context.Context, path string) (string, error) {
 	if err := s.set.unexport(path); err != nil {
 		return "", err
 	}
-	if s.log != nil {
-		s.log.Info("unexported", "path", path)
-	}
+	s.log.Info("unexported", "path", path)
 	s.set.changed()
 	return path + " is not exported any more, until the configuration is read again", nil
 }
@@ -157,9 +156,7 @@ func (s *service) kick(ctx context.Context, client string) (string, error) {
 	if mounts+conns == 0 {
 		return "", fmt.Errorf("%s has no connection, and has mounted nothing", client)
 	}
-	if s.log != nil {
-		s.log.Info("client kicked", "client", client, "connections", conns, "mounts", mounts)
-	}
+	s.log.Info("client kicked", "client", client, "connections", conns, "mounts", mounts)
 	return fmt.Sprintf("%s: %d connections closed, %d mounts forgotten; an export that still admits it serves it again", client, conns, mounts), nil
 }
 
@@ -217,7 +214,7 @@ func (s *service) lockList() ([]ops.Lock, int) {
 // mount, and a crash of the machine may lose it.
 type mountFile struct {
 	name    string // "": it is not kept
-	log     *serverLog
+	log     *slog.Logger
 	changed chan struct{}
 	end     chan struct{}
 	ended   chan struct{}
@@ -290,7 +287,7 @@ func (f *mountFile) write(list []server.Mount) {
 	if err == nil {
 		err = os.Rename(tmp, f.name)
 	}
-	if err != nil && f.log != nil {
+	if err != nil {
 		f.log.Warn("the list of mounts is not kept", "error", err)
 	}
 }

@@ -95,8 +95,8 @@ type exportSet struct {
 	make    func(path string) (backend.FS, error) // opens one whose path is a name; nil: paths are those of directories
 	check   func(*exports.Export) error           // of a directory: why it must not be served
 	key     []byte                                // of the handles of directories
-	log     *slog.Logger                          // nil: none
-	changed func()                                // an export was lost, or is back
+	log     *slog.Logger
+	changed func() // an export was lost, or is back
 
 	mu      sync.Mutex
 	dropped map[string]bool  // by unexport, until a configuration is loaded
@@ -147,10 +147,8 @@ func (s *exportSet) load(list []exports.Export) error {
 			return err
 		}
 		x.Path = filepath.ToSlash(x.Path)
-		if s.log != nil {
-			for _, says := range x.Says {
-				s.log.Info("export option", "path", x.Path, "means", says)
-			}
+		for _, says := range x.Says {
+			s.log.Info("export option", "path", x.Path, "means", says)
 		}
 		fresh[i] = x
 	}
@@ -257,9 +255,7 @@ func (s *exportSet) recross() {
 	s.list = append(list, want...)
 	if err := s.tell(); err != nil { // a path is too long
 		s.list = old
-		if s.log != nil {
-			s.log.Warn("crossmnt", "error", err)
-		}
+		s.log.Warn("crossmnt", "error", err)
 		return
 	}
 	for _, x := range want {
@@ -271,9 +267,7 @@ func (s *exportSet) recross() {
 		if s.publish == nil && x.FS != nil {
 			go x.FS.Close() //nolint:errcheck // nothing was written
 		}
-		if s.log != nil {
-			s.log.Info("export ended: it is mounted no longer", "path", x.Path)
-		}
+		s.log.Info("export ended: it is mounted no longer", "path", x.Path)
 	}
 }
 
@@ -394,9 +388,7 @@ func (s *exportSet) stand(x *standing) error {
 		if err == nil || !s.put(x, nil) {
 			return nil
 		}
-		if s.log != nil {
-			s.log.Warn("export closed", "path", x.Path, "error", err)
-		}
+		s.log.Warn("export closed", "path", x.Path, "error", err)
 	}
 	fsys, err := s.open(x)
 	if err != nil {
@@ -406,9 +398,7 @@ func (s *exportSet) stand(x *standing) error {
 		return fsys.Close()
 	}
 	x.measure(fsys, nil)
-	if s.log != nil {
-		s.log.Info("export", "path", x.Path, "mode", modeOf(&x.Export.Export), "authority", authority(fsys))
-	}
+	s.log.Info("export", "path", x.Path, "mode", modeOf(&x.Export.Export), "authority", authority(fsys))
 	return nil
 }
 

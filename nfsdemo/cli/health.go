@@ -19,9 +19,9 @@ const (
 type health struct {
 	what    string                          // the backend, in the log
 	check   func(ctx context.Context) error // may hang: the backend may be a disk
-	log     *slog.Logger                    // nil: nothing is logged
-	every   time.Duration                   // how often
-	changed func()                          // nil: nobody needs to know
+	log     *slog.Logger
+	every   time.Duration // how often
+	changed func()        // nil: nobody needs to know
 
 	soon  chan struct{}
 	first chan struct{} // closed after the first check
@@ -101,7 +101,7 @@ func (h *health) set(err error) {
 		h.changed()
 	}
 	switch {
-	case !changed || h.log == nil:
+	case !changed:
 	case err != nil:
 		h.log.Warn("backend lost", "backend", h.what, "error", err)
 	default:

@@ -14,25 +14,19 @@ import (
 // levels are the values of --log.
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 
-// serverLog is what a server logs: at the default level a line for its start and end, for clients that
-// come and go, for mounts, and for everything that is wrong.
-type serverLog struct {
-	*slog.Logger
-	zap *zap.Logger // of the packages below, to the same place
-}
-
-// serverLog makes the log of a server, as --log and --log-format say. With JSON, everything that the
-// command prints on standard error from now on becomes a line of the log.
-func (a *app) serverLog() (*serverLog, error) {
+// serverLog makes the log of a server, as --log and --log-format say, and that of the packages below, to the same place: at the
+// default level a line for its start and end, for clients that come and go, for mounts, and for everything that is wrong. With
+// JSON, everything that the command prints on standard error from now on becomes a line of the log.
+func (a *app) serverLog() (*slog.Logger, *zap.Logger, error) {
 	h, err := a.logHandler("info")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	l := &serverLog{slog.New(h), transport.SlogLogger(h)}
+	l := slog.New(h)
 	if a.logFormat == formatJSON {
-		a.stderr = lineWriter{l.Logger, a.name() + ": "}
+		a.stderr = lineWriter{l, a.name() + ": "}
 	}
-	return l, nil
+	return l, transport.SlogLogger(h), nil
 }
 
 // lineWriter logs what is written to it.

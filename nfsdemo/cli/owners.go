@@ -19,8 +19,8 @@ import (
 
 // owners knows the users at the other end of connections from this machine: there, nobody has to be believed.
 type owners struct {
-	m     sync.Map     // of weak.Pointer[net.TCPAddr] to *owner
-	log   *slog.Logger // nil: nothing is logged
+	m     sync.Map // of weak.Pointer[net.TCPAddr] to *owner
+	log   *slog.Logger
 	told  sync.Once
 	users users.Users // of this machine
 
@@ -81,9 +81,7 @@ func (l *ownedListener) Accept() (net.Conn, error) {
 	}
 	if d, ok := c.(device); ok { // no socket tells who of this machine it is
 		d.Refuse(nil)
-		if l.owners.log != nil {
-			l.owners.log.Warn("a client on this machine is refused: of a connection over a card nobody knows whose it is", "client", c.RemoteAddr(), "fix", "use NFS/TCP, or files")
-		}
+		l.owners.log.Warn("a client on this machine is refused: of a connection over a card nobody knows whose it is", "client", c.RemoteAddr(), "fix", "use NFS/TCP, or files")
 		return l.Accept()
 	}
 	if err != nil {
@@ -99,7 +97,7 @@ func (l *ownedListener) Accept() (net.Conn, error) {
 
 // refuses says once that nobody on this machine can call. That one has closed his socket is his affair.
 func (o *owners) refuses(why error) {
-	if o.log != nil && errors.Is(why, users.ErrMute) {
+	if errors.Is(why, users.ErrMute) {
 		o.told.Do(func() {
 			o.log.Warn("clients on this machine are refused", "error", why, "fix", "as root: modprobe tcp_diag")
 		})

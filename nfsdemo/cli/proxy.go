@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
 )
 
 // proxyFlags are the flags of proxy.
@@ -29,7 +31,7 @@ type proxyFlags struct {
 	crc           transport.CRCMode
 	backward      int // calls of the server in flight to one client; 0: passes none on
 	limits        limitFlags
-	log           *serverLog
+	log           *slog.Logger
 	tls, toTLS    tlsFiles
 	front, back   *serverTLS // of clients, and of the server; nil: none
 }
@@ -128,14 +130,15 @@ func (f *proxyFlags) server() (*nfsclient.URL, error) {
 
 // config returns the configuration of the transport.
 func (f *proxyFlags) config(a *app) (*transport.Config, error) {
+	var below *zap.Logger
 	var err error
-	if f.log, err = a.serverLog(); err != nil {
+	if f.log, below, err = a.serverLog(); err != nil {
 		return nil, err
 	}
 	if err := checkLimits(limit{"backward", int64(f.backward), 1, maxCredits, 0}); err != nil {
 		return nil, err
 	}
-	cfg := &transport.Config{Logger: f.log.zap, Backward: transport.Backward{Credits: f.backward}, Startup: transport.Startup{CRC: f.crc}}
+	cfg := &transport.Config{Logger: below, Backward: transport.Backward{Credits: f.backward}, Startup: transport.Startup{CRC: f.crc}}
 	if err := f.limits.apply(cfg, a.card); err != nil {
 		return nil, err
 	}
@@ -216,7 +219,7 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 			stopping()
 			return x.drain()
 		case <-hup:
-			f.log.reload(x.reload())
+			reload(f.log, x.reload())
 		case err := <-x.errs:
 			return err
 		}
@@ -226,7 +229,7 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 // open opens the listeners and serves them.
 func (x *proxying) open(ctx context.Context) (err error) {
 	f, a := x.f, x.a
-	x.owners.log, x.cfg.Duplicates.Owner = f.log.Logger, x.owners.name
+	x.owners.log, x.cfg.Duplicates.Owner = f.log, x.owners.name
 	cfg := *x.cfg
 	cfg.TLS = f.front.config()
 	x.p = &proxy.Proxy{Config: &cfg, Check: x.owners.check, Dial: a.dialer(x.u.Addr(), x.u.Scheme, x.cfg, x.toTLS)}
@@ -258,7 +261,7 @@ func (x *proxying) open(ctx context.Context) (err error) {
 	}
 	x.r.Status = addrOf(sl)
 	x.r.web, sl = f.front.web(sl)
-	x.alive = newHealth(string(x.u.Scheme)+"://"+x.u.Addr(), f.log.Logger, x.check)
+	x.alive = newHealth(string(x.u.Scheme)+"://"+x.u.Addr(), f.log, x.check)
 	x.status = serveStatus(sl, nil, x.statusServer(), x.stats, x.errs)
 	serve := x.p.Serve
 	if x.u.Scheme == nfsclient.SchemeRDMA {

@@ -150,7 +150,7 @@ func (s *service) registerAgain(ctx context.Context) error {
 	if err := s.announceTo(ctx, lost); err != nil {
 		return err
 	}
-	if _, away := s.binding.lost(); len(lost) > 0 && away == nil && s.log != nil {
+	if _, away := s.binding.lost(); len(lost) > 0 && away == nil {
 		s.log.Warn("registered again: rpcbind had lost services, as when it is started again", "services", len(lost))
 	}
 	return nil

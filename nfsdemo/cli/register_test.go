@@ -125,7 +125,7 @@ func TestRegisterAgain(t *testing.T) {
 	said := make(spoken, 100)
 	s := must(newService(t.Context(), &serviceConfig{
 		exports: one(t.TempDir()), state: t.TempDir(), rdma: "127.0.0.1:0", mount: "127.0.0.1:0", register: true, locks: locksAuto,
-		config: new(transport.Config), log: &serverLog{Logger: slog.New(slog.NewTextHandler(said, nil))},
+		config: new(transport.Config), log: slog.New(slog.NewTextHandler(said, nil)),
 	}))(t)
 	defer s.stop(t.Context()) //nolint:errcheck // a test
 	said.await("backend lost")

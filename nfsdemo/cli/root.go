@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"runtime"
@@ -339,18 +340,18 @@ func hangups() (ch <-chan os.Signal, stop func()) {
 
 // reload runs f after a SIGHUP. What a server does not understand it does not take: it goes on with the
 // configuration that it has. f returns the exports.
-func (l *serverLog) reload(f func() (string, error)) {
+func reload(log *slog.Logger, f func() (string, error)) {
 	if f == nil {
-		l.Info("nothing to reload: the configuration is in the flags")
+		log.Info("nothing to reload: the configuration is in the flags")
 		return
 	}
 	notify(sd.SdNotifyReloading)
 	exports, err := f()
 	if err != nil {
-		l.Error("not reloaded: the configuration stays as it was", "error", err)
+		log.Error("not reloaded: the configuration stays as it was", "error", err)
 		ready("not reloaded: " + err.Error() + "; serving what was served before")
 		return
 	}
-	l.Info("reloaded", "exports", exports)
+	log.Info("reloaded", "exports", exports)
 	ready("serving " + exports)
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/xdr"
+	"go.uber.org/zap"
 )
 
 // drainTime limits the wait for calls that are being served at an interrupt.
@@ -152,10 +153,11 @@ func (f *serveFlags) config(a *app) (*serviceConfig, error) {
 	if cfg.replies != "" && cfg.rdma == "" {
 		return nil, usagef("--replies needs --listen ADDRESS: replies are pushed by RDMA")
 	}
-	if cfg.log, err = a.serverLog(); err != nil {
+	var below *zap.Logger
+	if cfg.log, below, err = a.serverLog(); err != nil {
 		return nil, err
 	}
-	cfg.config = &transport.Config{Logger: cfg.log.zap, RFC5666: f.profile.settings(), Startup: transport.Startup{CRC: f.crc}}
+	cfg.config = &transport.Config{Logger: below, RFC5666: f.profile.settings(), Startup: transport.Startup{CRC: f.crc}}
 	if err := f.limits.apply(cfg.config, a.card); err != nil {
 		return nil, err
 	}
@@ -208,7 +210,7 @@ func (a *app) serveUntil(ctx context.Context, cfg *serviceConfig, f *serveFlags)
 			stopping()
 			return a.drain(s)
 		case <-hup:
-			s.log.reload(s.reload)
+			reload(s.log, s.reload)
 		case err := <-s.errs:
 			return errors.Join(err, s.stop(a.hard))
 		}
@@ -279,18 +281,16 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	for i := range list {
 		r.Exports = append(r.Exports, exportJSON{list[i].Path, modeOf(&list[i])})
 	}
-	if s.log != nil {
-		if few := descriptorsWarning(); few != "" {
-			s.log.Warn("descriptors", "limit", few)
-		}
-		if f.limits.why != "" {
-			s.log.Info("memory", "limit", f.limits.why)
-		}
-		if why := s.locks.missing(); why != "" {
-			s.log.Warn("locks are off", "why", why)
-		}
-		s.log.Info("serving", append([]any{"exports", s.paths(), "version", cliout.Version()}, r.addresses()...)...)
+	if few := descriptorsWarning(); few != "" {
+		s.log.Warn("descriptors", "limit", few)
 	}
+	if f.limits.why != "" {
+		s.log.Info("memory", "limit", f.limits.why)
+	}
+	if why := s.locks.missing(); why != "" {
+		s.log.Warn("locks are off", "why", why)
+	}
+	s.log.Info("serving", append([]any{"exports", s.paths(), "version", cliout.Version()}, r.addresses()...)...)
 	if a.json {
 		return a.printJSON(r)
 	}

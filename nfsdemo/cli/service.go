@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,10 +49,10 @@ type serviceConfig struct {
 	mount      string // MOUNT over TCP
 	tcp        string // NFS and MOUNT over TCP
 	config     *transport.Config
-	log        *serverLog // nil: none
-	sockets    *sockets   // nil: none of systemd
-	tls        *serverTLS // nil: none
-	kerberos   *kerberos  // nil: none
+	log        *slog.Logger // nil: nothing is logged
+	sockets    *sockets     // nil: none of systemd
+	tls        *serverTLS   // nil: none
+	kerberos   *kerberos    // nil: none
 	push       pushConfig
 	status     string          // address for HTTP, "" for none
 	control    string          // path of the control socket; "": in the directory of the state, if there is one
@@ -69,7 +70,7 @@ type service struct {
 	tcp   net.Listener
 	udp   net.PacketConn // MOUNT and locks; nil: none
 	srv   *transport.Server
-	log   *serverLog // nil: none
+	log   *slog.Logger
 
 	set     exportSet
 	reading atomic.Bool // the configuration is being read again
@@ -113,7 +114,7 @@ type part struct {
 // newService opens its parts and serves. Each part needs only those above it: so they are opened in this order, and closed
 // in reverse.
 func newService(ctx context.Context, cfg *serviceConfig) (*service, error) {
-	s := &service{cfg: cfg, errs: make(chan error, 8), started: time.Now(), log: cfg.log}
+	s := &service{cfg: cfg, errs: make(chan error, 8), started: time.Now(), log: cmp.Or(cfg.log, slog.New(slog.DiscardHandler))}
 	s.parts = []part{
 		{open: s.openExports, close: s.set.close},
 		{open: s.openKeys, close: s.owners.close},
@@ -200,7 +201,7 @@ func (s *service) openExports(context.Context) error {
 		s.set.key = key
 		dropUmask()
 	}
-	s.set.log = s.slog()
+	s.set.log = s.log
 	s.set.changed = func() { failed("serving " + s.paths()) }
 	if err := s.set.load(cfg.exports); err != nil {
 		return err
@@ -219,7 +220,7 @@ func (s *service) openExports(context.Context) error {
 
 // openKeys reads the keytab and the certificates. Users of this machine are asked for when they come.
 func (s *service) openKeys(context.Context) error {
-	s.owners.log = s.slog()
+	s.owners.log = s.log
 	if s.cfg.kerberos != nil {
 		s.cfg.kerberos.users = &s.owners.users
 	}
@@ -239,7 +240,7 @@ func (s *service) openNFS(context.Context) (err error) {
 	if cfg.manageGIDs {
 		sc.Groups = s.owners.users.Groups
 	}
-	if s.log != nil && !users.Complete() && believes(sc.Exports) {
+	if !users.Complete() && believes(sc.Exports) {
 		s.log.Warn("users and groups are those of /etc/passwd and /etc/group: there is no getent(1) to ask for others")
 	}
 	if s.nfs, err = server.New(sc); err != nil {
@@ -326,7 +327,7 @@ func (s *service) openRegistration(ctx context.Context) error {
 	if !s.cfg.register {
 		return nil
 	}
-	s.binding = newHealth("rpcbind", s.slog(), s.registerAgain)
+	s.binding = newHealth("rpcbind", s.log, s.registerAgain)
 	s.binding.every = registerEvery
 	if err := s.register(ctx, s.table.Entries); errors.Is(err, rpcbind.ErrRefused) {
 		return err
@@ -375,14 +376,6 @@ func (s *service) endCalls() error {
 	_ = closed(s.rdma, s.mount, s.tcp, s.udp)
 	s.wg.Wait()
 	return nil
-}
-
-// slog is the log of the service, nil if there is none.
-func (s *service) slog() *slog.Logger {
-	if s.log == nil {
-		return nil
-	}
-	return s.log.Logger
 }
 
 // believes reports whether it matters who a caller is.

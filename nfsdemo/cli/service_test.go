@@ -335,7 +335,7 @@ func TestExportsNone(t *testing.T) {
 func TestHangingExport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answers := make(chan struct{})
-		s := &exportSet{make: func(path string) (backend.FS, error) {
+		s := &exportSet{log: slog.New(slog.DiscardHandler), make: func(path string) (backend.FS, error) {
 			if path != "/other" {
 				<-answers
 			}
