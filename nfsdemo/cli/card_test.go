@@ -147,7 +147,7 @@ func TestCardMemory(t *testing.T) {
 		{64 << 20, 16 << 20, 16 << 20, 56 << 20},
 	} {
 		cfg, c := new(transport.Config), card(tt.asked)
-		noErr(t, (&limitFlags{memory: size(tt.limit)}).apply(cfg, c))
+		noErr(t, (&limitFlags{memory: tt.limit}).apply(cfg, c))
 		if cfg.Limits.Memory != tt.calls || *c.Memory != tt.device {
 			t.Errorf("%+v: %d for calls, %d for the device", tt, cfg.Limits.Memory, *c.Memory)
 		}
@@ -159,7 +159,7 @@ func TestCardMemory(t *testing.T) {
 			"--card-memory 1":                       "for \"--card-memory\" flag: want 8M to 1024T, or 0",
 			"--card-memory -8M":                     "for \"--card-memory\" flag: want 8M to 1024T, or 0",
 			"--card-memory much":                    "for \"--card-memory\" flag: want octets, or a number with K, M, G or T",
-			"--card-memory 9000000T":                "larger than",
+			"--card-memory 9000000T":                "want 8M to 1024T, or 0",
 			"--card-memory 128G --memory-limit 64G": "the device takes 64.0 GiB of it",
 		} {
 			var errs bytes.Buffer

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,7 @@ type clientFlags struct {
 	callTimeout  time.Duration
 	maxNames     int64 // of a tree
 	inFlight     int
-	block        size
+	block        int64
 	reservedPort bool
 	crc          transport.CRCMode
 	stats        bool
@@ -35,14 +36,14 @@ const defaultReconnect = time.Minute
 // addClientFlags declares them on a command.
 func (a *app) addClientFlags(cmd *cobra.Command) {
 	f, flags := &a.client, cmd.Flags()
-	flags.Int64Var(&f.uid, "uid", -1, "user `id` to act as (AUTH_SYS); -1: yours")
-	flags.Int64Var(&f.gid, "gid", -1, "group `id` to act as; -1: yours")
+	f.uid, f.gid, f.inFlight, f.block = -1, -1, nfsclient.DefaultInFlight, nfsclient.DefaultMaxBlock
+	flags.Var(number[int64]{&f.uid, -1, math.MaxUint32, 0}, "uid", "user `id` to act as (AUTH_SYS); -1: yours")
+	flags.Var(number[int64]{&f.gid, -1, math.MaxUint32, 0}, "gid", "group `id` to act as; -1: yours")
 	flags.DurationVar(&f.timeout, "timeout", 10*time.Second, "give up connecting and mounting after this `time`")
 	flags.DurationVar(&f.reconnect, "reconnect", defaultReconnect, "when a connection is lost, try to reconnect for this `time`; 0: fail at once (the first connection is tried once, within --timeout)")
 	flags.DurationVar(&f.callTimeout, "call-timeout", nfsclient.DefaultCallTimeout, "give up a call that the server does not answer within this `time`; 0: wait as long as the connection lasts")
-	flags.IntVar(&f.inFlight, "in-flight", nfsclient.DefaultInFlight, "how many READs or WRITEs of one file run at a time")
-	f.block = nfsclient.DefaultMaxBlock
-	flags.Var(&f.block, "block", "largest READ or WRITE")
+	flags.Var(number[int]{&f.inFlight, 1, maxCount, 0}, "in-flight", "how many READs or WRITEs of one file run at a time")
+	flags.Var(number[int64]{&f.block, 1, maxSize, inOctets}, "block", "largest READ or WRITE")
 	flags.BoolVar(&f.reservedPort, "reserved-port", false, "call from a port below 1024 (needs privileges)")
 	if a.card == nil {
 		addCRCFlag(cmd, &f.crc, "ask the server for it")
@@ -55,26 +56,20 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 
 // addTreeFlag declares the flag of commands that go through directories.
 func (a *app) addTreeFlag(cmd *cobra.Command) {
-	cmd.Flags().Int64Var(&a.client.maxNames, "max-names", nfsclient.DefaultMaxTree, "give up when there are more than `N` names below the arguments, since a broken server may list them without end")
+	a.client.maxNames = nfsclient.DefaultMaxTree
+	cmd.Flags().Var(number[int64]{&a.client.maxNames, 1, math.MaxInt64, 0}, "max-names", "give up when there are more than `N` names below the arguments, since a broken server may list them without end")
 }
 
 // clientConfig is what the flags ask for.
 func (a *app) clientConfig() (*nfsclient.Config, error) {
 	f := &a.client
-	if f.inFlight < 1 || f.block < 1 || f.timeout <= 0 {
-		return nil, usagef("--in-flight, --block and --timeout: want values above 0")
-	}
-	if f.callTimeout < 0 {
+	switch {
+	case f.timeout <= 0:
+		return nil, usagef("--timeout %v: want a positive time", f.timeout)
+	case f.callTimeout < 0:
 		return nil, usagef("--call-timeout %v: want a positive time, or 0 for no limit", f.callTimeout)
-	}
-	if f.maxNames < 0 {
-		return nil, usagef("--max-names %d: want a number above 0", f.maxNames)
-	}
-	if f.reconnect < 0 {
+	case f.reconnect < 0:
 		return nil, usagef("--reconnect %v: want a positive time, or 0 to fail when the connection is lost", f.reconnect)
-	}
-	if f.uid < -1 || f.gid < -1 || f.uid > 1<<32-1 || f.gid > 1<<32-1 {
-		return nil, usagef("--uid and --gid: want numbers from 0 to 4294967295")
 	}
 	log, err := a.logger()
 	if err != nil {

@@ -143,31 +143,32 @@ func TestSettings(t *testing.T) {
 		before, flags []string
 		want          string
 	}{
-		{serve, []string{"--client-memory", "1M"}, "--client-memory 1M: want 2M to 1024T, 0 for the default, or -1 for no limit"},
-		{serve, []string{"--client-memory", "-2"}, "--client-memory -2: want 2M to"},
-		{serve, []string{"--client-connections", "-2"}, "--client-connections -2: want 1 to"},
-		{serve, []string{"--memory-limit", "64"}, "--memory-limit 64: want 2M to 1024T, or 0 for the default"},
+		{serve, []string{"--client-memory", "1M"}, "\"--client-memory\" flag: want 2M to 1024T, 0 for the default, or -1 for no limit"},
+		{serve, []string{"--client-memory", "-2"}, "\"--client-memory\" flag: want 2M to"},
+		{serve, []string{"--client-connections", "-2"}, "\"--client-connections\" flag: want 1 to"},
+		{serve, []string{"--memory-limit", "64"}, "\"--memory-limit\" flag: want 2M to 1024T, or 0 for the default"},
 		{serve, []string{"--memory-limit", "2000T"}, "want 2M to 1024T"},
-		{serve, []string{"--client-memory", "99999999T"}, "larger than 9223372036854775807 octets"},
+		{serve, []string{"--client-memory", "99999999T"}, "want 2M to 1024T"},
 		{serve, []string{"--memory-limit", "64X"}, "want octets, or a number with K, M, G or T, for example 64M or 1G"},
-		{serve, []string{"--max-connections", "2000000000"}, "--max-connections 2000000000: want 1 to 1073741824"},
+		{serve, []string{"--max-connections", "2000000000"}, "\"--max-connections\" flag: want 1 to 1073741824"},
 		{serve, []string{"--allow", "300.1.1.1"}, "nfsdemo: --allow: \"300.1.1.1\" is not a network: write "},
-		{proxy, []string{"--backward", "-1"}, "--backward -1: want 1 to 4096"},
-		{proxy, []string{"--backward", "4097"}, "--backward 4097: want 1 to 4096"},
+		{serve, []string{"--push-logs", "-2"}, "\"--push-logs\" flag: want 1 to"},
+		{proxy, []string{"--backward", "-1"}, "\"--backward\" flag: want 0 to 4096"},
+		{proxy, []string{"--backward", "4097"}, "\"--backward\" flag: want 0 to 4096"},
 		{[]string{"proxy", "--to", "nfs+rdma://127.0.0.1:1", "--listen", "foo"}, nil, `--listen "foo" is not an address`},
 		{[]string{"serve", "--memory", "--export", "/x", "--status", "nonsense"}, nil, `--status "nonsense" is not an address`},
 		{[]string{"serve", "--memory", "--export", "/x", "--log-format", "yaml"}, nil, "want text or json"},
 		{[]string{"completion", "tcsh"}, nil, "unknown command"},
 		{[]string{"cat", "nfs://127.0.0.1:1/x"}, []string{"--reconnect", "-1s"}, "--reconnect -1s: want a positive time"},
 		{[]string{"fo"}, nil, "see nfsdemo --help"},
-		{[]string{"cp", "a", "nfs://127.0.0.1:1/x"}, []string{"--transfers", "0"}, "--transfers 0: want 1 to 1024"},
-		{[]string{"rm", "nfs://127.0.0.1:1/x"}, []string{"--transfers", "9999"}, "--transfers 9999: want 1 to 1024"},
+		{[]string{"cp", "a", "nfs://127.0.0.1:1/x"}, []string{"--transfers", "0"}, "\"--transfers\" flag: want 1 to 1024"},
+		{[]string{"rm", "nfs://127.0.0.1:1/x"}, []string{"--transfers", "9999"}, "\"--transfers\" flag: want 1 to 1024"},
 		{[]string{"cp", "a", "nfs://127.0.0.1:1/x"}, []string{"--exclude", "["}, "--exclude \"[\" is not a pattern"},
 		{[]string{"cp", "-", "nfs://127.0.0.1:1/x"}, []string{"--verify"}, "--verify with -"},
 		{[]string{"cp", "-", "nfs://127.0.0.1:1/x"}, []string{"--resume"}, "--resume with -"},
 		{[]string{"cp", "-", "a", "nfs://127.0.0.1:1/x"}, nil, "standard input cannot be one of several sources"},
 		{[]string{"cp", "nfs://127.0.0.1:1/x", "a", "b"}, nil, "a and b are both local"},
-		{[]string{"cp", "a", "nfs://127.0.0.1:1/x"}, []string{"--max-names", "-1"}, "--max-names -1"},
+		{[]string{"cp", "a", "nfs://127.0.0.1:1/x"}, []string{"--max-names", "-1"}, "\"--max-names\" flag: want 1 to"},
 		{[]string{"cp", "a", "nfs://127.0.0.1:1/x"}, []string{"--call-timeout", "-1s"}, "--call-timeout -1s"},
 	} {
 		args := append(slices.Clone(tt.before), tt.flags...)
@@ -361,15 +362,16 @@ func TestSize(t *testing.T) {
 		{"3B", "3", 3},
 		{"9223372036854775807", "9223372036854775807", math.MaxInt64},
 	} {
-		var s size
-		if err := s.Set(tt.text); err != nil || int64(s) != tt.n || s.String() != tt.want {
-			t.Errorf("%s: %d (%s), %v", tt.text, s, s.String(), err)
+		var n int64
+		s := number[int64]{&n, math.MinInt64, math.MaxInt64, inOctets}
+		if err := s.Set(tt.text); err != nil || n != tt.n || s.String() != tt.want {
+			t.Errorf("%s: %d (%s), %v", tt.text, n, s, err)
 		}
 	}
 	for _, text := range []string{"", "M", "64X", "6 4M", "1.5G", "0x10", "9223372036854775808", "8388608T", "64MM", "-8388609T"} {
-		var s size
-		if err := s.Set(text); err == nil {
-			t.Errorf("%q is taken, as %d", text, s)
+		var n int64
+		if err := (number[int64]{&n, math.MinInt64, math.MaxInt64, inOctets}).Set(text); err == nil {
+			t.Errorf("%q is taken, as %d", text, n)
 		}
 	}
 }

@@ -115,23 +115,13 @@ understand the command line, and 130 after Ctrl-C.`,
 
 // addTransfersFlag declares the flag of commands that handle many files at a time.
 func addTransfersFlag(cmd *cobra.Command, n *int, usage string) {
-	cmd.Flags().IntVar(n, "transfers", nfsclient.DefaultParallel, usage)
-}
-
-// checkTransfers refuses a useless number.
-func checkTransfers(n int) error {
-	if n < 1 || n > maxTransfers {
-		return usagef("--transfers %d: want 1 to %d", n, maxTransfers)
-	}
-	return nil
+	*n = nfsclient.DefaultParallel
+	cmd.Flags().Var(number[int]{n, 1, maxTransfers, 0}, "transfers", usage)
 }
 
 // check refuses flags and arguments that make no sense, before cp connects anywhere.
 func (c *copier) check(from []string, to string) error {
 	if err := checkCopy(from, to); err != nil {
-		return err
-	}
-	if err := checkTransfers(c.transfers); err != nil {
 		return err
 	}
 	for _, pattern := range c.exclude {
@@ -183,7 +173,7 @@ func (c *copier) run(ctx context.Context, args []string) (err error) {
 
 // start makes what copies need.
 func (c *copier) start() {
-	c.crew = crew.New(max(c.transfers, 1), c.a.client.maxNames)
+	c.crew = crew.New(c.transfers, c.a.client.maxNames)
 	c.large = make(chan struct{}, largeTransfers)
 }
 
@@ -623,7 +613,7 @@ func (c *copier) put(ctx context.Context, src *source, dst target) error {
 			return &fs.PathError{Op: "write", Path: p, Err: errIsDir}
 		}
 	}
-	if src.size < 0 || src.size > int64(c.a.client.block) {
+	if src.size < 0 || src.size > c.a.client.block {
 		select {
 		case c.large <- struct{}{}:
 			defer func() { <-c.large }()
@@ -726,7 +716,7 @@ func (c *copier) write(ctx context.Context, f partFile, src *source, mode fs.Fil
 // resumeAt returns where to continue a copy of which size octets are there. Before its end there may be holes:
 // blocks that were in flight when it was interrupted. Choice: twice as many as one file has in flight.
 func (c *copier) resumeAt(size int64) int64 {
-	return max(0, size-2*int64(c.a.client.inFlight)*int64(c.a.client.block))
+	return max(0, size-2*int64(c.a.client.inFlight)*c.a.client.block)
 }
 
 // errDiffers reports a copy that is not what was copied.

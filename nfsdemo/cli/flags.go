@@ -88,49 +88,87 @@ func addCRCFlag(cmd *cobra.Command, m *transport.CRCMode, peer string) {
 		"MPA's CRC32C: on; peer: "+peer+"; off: only if the other end asks for it")
 }
 
-// size is the value of a flag in octets: a number, or one with a unit, such as 64M.
-type size int64
+// number is the value of a flag between two bounds: a count, or octets, perhaps with a unit, such as 64M.
+type number[T int | int64] struct {
+	value       *T
+	least, most T
+	how         how
+}
+
+// how says what else a number may be.
+type how uint8
+
+const (
+	orDefault how = 1 << iota // 0
+	unlimited                 // -1, and 0 is the default
+	inOctets                  // it is a size
+)
 
 // sizeUnits are the units, as binary powers.
 const sizeUnits = "KMGT"
 
-// String writes s with the largest unit that leaves no fraction.
-func (s *size) String() string {
-	n, unit := int64(*s), ""
+// text writes n, a size with the largest unit that leaves no fraction.
+func (v number[T]) text(n T) string {
+	unit := ""
 	for _, u := range sizeUnits {
-		if n == 0 || n%1024 != 0 {
+		if v.how&inOctets == 0 || n == 0 || n%1024 != 0 {
 			break
 		}
 		n, unit = n/1024, string(u)
 	}
-	return strconv.FormatInt(n, 10) + unit
+	return strconv.FormatInt(int64(n), 10) + unit
 }
 
-// errSize says what a size looks like.
-var errSize = errors.New("want octets, or a number with K, M, G or T, for example 64M or 1G")
+// String returns the value.
+func (v number[T]) String() string {
+	if v.value == nil {
+		return "0"
+	}
+	return v.text(*v.value)
+}
 
-// Set reads 65536, 64K, 64KiB or 64k.
-func (s *size) Set(text string) error {
-	digits := strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(text), "B"), "I")
+// Set reads a count, or a size as 65536, 64K, 64KiB or 64k.
+func (v number[T]) Set(text string) error {
 	shift := 0
-	if n := len(digits); n > 0 {
-		if i := strings.IndexByte(sizeUnits, digits[n-1]); i >= 0 {
-			digits, shift = digits[:n-1], 10*(i+1)
+	if v.how&inOctets != 0 {
+		text = strings.TrimSuffix(strings.TrimSuffix(strings.ToUpper(text), "B"), "I")
+		if n := len(text); n > 0 {
+			if i := strings.IndexByte(sizeUnits, text[n-1]); i >= 0 {
+				text, shift = text[:n-1], 10*(i+1)
+			}
 		}
 	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return errSize
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err == nil || errors.Is(err, strconv.ErrRange):
+	case v.how&inOctets != 0:
+		return errors.New("want octets, or a number with K, M, G or T, for example 64M or 1G")
+	default:
+		return errors.New("want a number")
 	}
-	if err != nil || n > math.MaxInt64>>shift || n < math.MinInt64>>shift {
-		return fmt.Errorf("larger than %d octets", int64(math.MaxInt64))
+	fits := err == nil && n <= math.MaxInt64>>shift && n >= math.MinInt64>>shift
+	n <<= shift
+	if fits && (n >= int64(v.least) && n <= int64(v.most) || n == 0 && v.how&(orDefault|unlimited) != 0 || n == -1 && v.how&unlimited != 0) {
+		*v.value = T(n)
+		return nil
 	}
-	*s = size(n << shift)
-	return nil
+	or := ""
+	switch {
+	case v.how&unlimited != 0:
+		or = ", 0 for the default, or -1 for no limit"
+	case v.how&orDefault != 0:
+		or = ", or 0 for the default"
+	}
+	return fmt.Errorf("want %s to %s%s", v.text(v.least), v.text(v.most), or)
 }
 
 // Type is the name of the value in the help.
-func (*size) Type() string { return "size" }
+func (v number[T]) Type() string {
+	if v.how&inOctets != 0 {
+		return "size"
+	}
+	return "int"
+}
 
 // limitFlags are the flags that say which clients a server serves, and how much one client may
 // use.
@@ -138,8 +176,8 @@ type limitFlags struct {
 	allow        []string
 	conns        int
 	clientConns  int
-	memory       size
-	clientMemory size
+	memory       int64
+	clientMemory int64
 	why          string // memory is less than the default; "" if it is not
 }
 
@@ -147,14 +185,13 @@ type limitFlags struct {
 func (f *limitFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.allow, "allow", nil, "serve only clients in this `network` (192.0.2.0/24) or with this address; can be repeated")
-	flags.IntVar(&f.conns, "max-connections", 0, "most connections at a time; 0: 2048, and one for each 32K of --memory-limit, or a third of the descriptors if those are few")
-	flags.IntVar(&f.clientConns, "client-connections", 0, "most connections of one client address; 0: an eighth of all, -1: no separate limit")
-	flags.Var(&f.memory, "memory-limit", "memory for calls whose data are in transit; 0: 256M, or 60 % of the cgroup's memory if that is less")
-	flags.Var(&f.clientMemory, "client-memory", "most of it for one client address; 0: half of all, -1: no separate limit")
+	flags.Var(number[int]{&f.conns, 1, maxCount, orDefault}, "max-connections", "most connections at a time; 0: 2048, and one for each 32K of --memory-limit, or a third of the descriptors if those are few")
+	flags.Var(number[int]{&f.clientConns, 1, maxCount, unlimited}, "client-connections", "most connections of one client address; 0: an eighth of all, -1: no separate limit")
+	flags.Var(number[int64]{&f.memory, minMemory, maxSize, orDefault | inOctets}, "memory-limit", "memory for calls whose data are in transit; 0: 256M, or 60 % of the cgroup's memory if that is less")
+	flags.Var(number[int64]{&f.clientMemory, minMemory, maxSize, unlimited | inOctets}, "client-memory", "most of it for one client address; 0: half of all, -1: no separate limit")
 }
 
-// Ranges of flags. They are checked here because errors of transport.Config name its fields, not
-// the flags.
+// Ranges of flags. They are checked here because errors of transport.Config name its fields, not the flags.
 const (
 	maxCredits = 4096                                        // on one connection
 	maxCount   = 1 << 30                                     // of connections
@@ -162,53 +199,8 @@ const (
 	maxSize    = 1 << 50
 )
 
-// limit is the value of a flag, and its range. 0 is the default.
-type limit struct {
-	flag           string
-	n, least, most int64
-	how            how
-}
-
-// how says how a limit is written.
-type how uint8
-
-const (
-	unlimited how = 1 << iota // by -1
-	inOctets                  // it is a size
-)
-
-// checkLimits refuses the first value that is out of range.
-func checkLimits(all ...limit) error {
-	for _, l := range all {
-		if l.n == 0 || l.how&unlimited != 0 && l.n == -1 || l.n >= l.least && l.n <= l.most {
-			continue
-		}
-		or := "or 0 for the default"
-		if l.how&unlimited != 0 {
-			or = "0 for the default, or -1 for no limit"
-		}
-		text := func(n int64) string {
-			if l.how&inOctets != 0 {
-				return (*size)(&n).String()
-			}
-			return strconv.FormatInt(n, 10)
-		}
-		return usagef("--%s %s: want %s to %s, %s", l.flag, text(l.n), text(l.least), text(l.most), or)
-	}
-	return nil
-}
-
 // apply puts the flags into cfg.
 func (f *limitFlags) apply(cfg *transport.Config, card *Card) error {
-	err := checkLimits(
-		limit{"max-connections", int64(f.conns), 1, maxCount, 0},
-		limit{"client-connections", int64(f.clientConns), 1, maxCount, unlimited},
-		limit{"memory-limit", int64(f.memory), minMemory, maxSize, inOctets},
-		limit{"client-memory", int64(f.clientMemory), minMemory, maxSize, inOctets | unlimited},
-	)
-	if err != nil {
-		return err
-	}
 	if len(f.allow) > 0 {
 		allow, err := transport.AllowNets(f.allow...)
 		if err != nil {
@@ -216,7 +208,7 @@ func (f *limitFlags) apply(cfg *transport.Config, card *Card) error {
 		}
 		cfg.Limits.Allow = allow
 	}
-	cfg.Limits.Conns, cfg.Limits.Memory = f.conns, int64(f.memory)
+	cfg.Limits.Conns, cfg.Limits.Memory = f.conns, f.memory
 	if n := dir.MaxDescriptors(); f.conns == 0 && n < fewDescriptors {
 		cfg.Limits.Conns = max(n/3, 1) // of which one client may have a part; the proxy needs two for each
 	}
@@ -224,7 +216,7 @@ func (f *limitFlags) apply(cfg *transport.Config, card *Card) error {
 		cfg.Limits.Memory = max(most/10*6, minMemory)
 		f.why = fmt.Sprintf("%s for calls, 60 %% of the cgroup's %s", octets(uint64(cfg.Limits.Memory)), octets(uint64(most)))
 	}
-	cfg.Limits.PerClient = transport.ClientLimits{Conns: f.clientConns, Memory: int64(f.clientMemory)}
+	cfg.Limits.PerClient = transport.ClientLimits{Conns: f.clientConns, Memory: f.clientMemory}
 	return card.lessen(cfg)
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -129,25 +128,6 @@ func (c *Card) lessen(cfg *transport.Config) error {
 	return nil
 }
 
-// cardMemory is the value of --card-memory.
-type cardMemory struct {
-	*size
-	least size
-}
-
-func (m *cardMemory) Set(text string) error {
-	var n size
-	if err := n.Set(text); err != nil {
-		return err
-	}
-	if n != 0 && (n < m.least || n > maxSize) {
-		most := size(maxSize)
-		return fmt.Errorf("want %s to %s, or 0 for the default", &m.least, &most)
-	}
-	*m.size = n
-	return nil
-}
-
 // MainCard is [Main] for a program whose NFS/RDMA goes over c. It has the commands and the flags of nfsdemo, except those of
 // the engine, and of what only the engine carries: logs at a server, and a demonstration on one machine.
 func MainCard(c *Card, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -172,7 +152,7 @@ It has been tried on Linux's soft RoCE and soft iWARP, and on no card: please re
 	flags := cmd.PersistentFlags()
 	flags.BoolVarP(&a.quiet, "quiet", "q", false, "no progress bar")
 	if c.Memory != nil {
-		flags.Var(&cardMemory{(*size)(c.Memory), size(c.MinMemory)}, "card-memory", "how many octets may be registered with the device, and so locked, at a time; half of them come out of --memory-limit, payloads are in it already; 0: half of that limit, 8M to 128M")
+		flags.Var(number[int64]{c.Memory, c.MinMemory, maxSize, orDefault | inOctets}, "card-memory", "how many octets may be registered with the device, and so locked, at a time; half of them come out of --memory-limit, payloads are in it already; 0: half of that limit, 8M to 128M")
 	}
 	cmd.AddCommand(a.serveCmd(), a.lsCmd(), a.catCmd(), a.cpCmd(), a.statCmd(),
 		a.mkdirCmd(), a.rmCmd(), a.mvCmd(), a.dfCmd(), a.proxyCmd(), a.doctorCmd(), a.exportsCmd())

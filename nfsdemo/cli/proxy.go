@@ -75,7 +75,7 @@ clients that have mounted the server wait for it, and refuses new mounts. Interr
 	flags.StringVar(&f.toTLS.key, "to-key", "", "`file` (PEM) of its key")
 	flags.StringVar(&f.mount, "mount-listen", "", "`address` for MOUNT over TCP")
 	flags.StringVar(&f.status, "status", "", statusFlag)
-	flags.IntVar(&f.backward, "backward", 0, "pass on `N` calls of the server at a time to each RDMA client (NFSv4.1 back channel); 0: none")
+	flags.Var(number[int]{&f.backward, 0, maxCredits, 0}, "backward", "pass on `N` calls of the server at a time to each RDMA client (NFSv4.1 back channel); 0: none")
 	f.limits.add(cmd)
 	if a.card == nil {
 		addCRCFlag(cmd, &f.crc, "as each client asks, and ask the server for it")
@@ -133,9 +133,6 @@ func (f *proxyFlags) config(a *app) (*transport.Config, error) {
 	var below *zap.Logger
 	var err error
 	if f.log, below, err = a.serverLog(); err != nil {
-		return nil, err
-	}
-	if err := checkLimits(limit{"backward", int64(f.backward), 1, maxCredits, 0}); err != nil {
 		return nil, err
 	}
 	cfg := &transport.Config{Logger: below, Backward: transport.Backward{Credits: f.backward}, Startup: transport.Startup{CRC: f.crc}}

@@ -28,22 +28,23 @@ import (
 type pushConfig struct {
 	dir    string // of the logs; "": none
 	listen string // for commit connections; "": the address of NFS/RDMA, any port
-	limits pushLimits
+	logs   int    // limit; 0: the default
+	space  int64  // of all rings; 0: the default
 }
 
 func (p *pushConfig) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&p.dir, "push-log", "", "keep logs that clients append to in this `directory` outside the export; made if it does not exist")
 	flags.StringVar(&p.listen, "push-listen", "", "`address` for the connections of push logs (default: host of --listen, any free port)")
-	p.limits.add(cmd)
+	flags.Var(number[int]{&p.logs, 1, maxCount, orDefault}, "push-logs", "most push logs of all clients together, an eighth of them those of one client address; 0: 1024")
+	flags.Var(number[int64]{&p.space, 1 << 20, maxSize, orDefault | inOctets}, "push-space", "memory that the rings of all push logs may take, a quarter of it those of one client address; 0: 1G")
 }
 
 // check refuses flags that make no sense together.
 func (p *pushConfig) check(cfg *serviceConfig) error {
-	if err := p.limits.check(p.dir); err != nil {
-		return err
-	}
 	switch {
+	case p.dir == "" && (p.logs != 0 || p.space != 0):
+		return usagef("--push-logs and --push-space need --push-log DIR: add it")
 	case p.dir == "" && p.listen != "":
 		return usagef("--push-listen needs --push-log DIR: add it")
 	case p.dir == "":
@@ -86,7 +87,7 @@ func (s *service) openPush(ctx context.Context) error {
 	s.commits = allowed(cfg.capture.TapListener(l), cfg.config.Limits.Allow)
 	s.push = &push.Server{
 		Store: push.Dir(c.dir, pmem.File), Addr: ":" + port, TLS: cfg.tls.config(), Next: s.nfs, Logger: cfg.config.Logger,
-		Limits: push.Limits{MaxLogs: c.limits.logs, MaxOctets: uint64(c.limits.space)},
+		Limits: push.Limits{MaxLogs: c.logs, MaxOctets: uint64(c.space)},
 	}
 	// A log that cannot be opened is in the server's log, and its owner is told; the others are served.
 	if err := s.push.Load(); errors.Is(err, rpc.ErrConfig) {
@@ -112,29 +113,6 @@ func (s *service) closePush() error {
 		_ = s.pushLock.Close() // nothing is written there
 	}
 	return err
-}
-
-// pushLimits are the flags that limit the push logs. Zeros are the defaults.
-type pushLimits struct {
-	logs  int
-	space size // of rings
-}
-
-func (l *pushLimits) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.IntVar(&l.logs, "push-logs", 0, "most push logs of all clients together, an eighth of them those of one client address; 0: 1024")
-	flags.Var(&l.space, "push-space", "memory that the rings of all push logs may take, a quarter of it those of one client address; 0: 1G")
-}
-
-// check refuses limits without --push-log, and limits out of range.
-func (l *pushLimits) check(dir string) error {
-	if dir == "" && *l != (pushLimits{}) {
-		return usagef("--push-logs and --push-space need --push-log DIR: add it")
-	}
-	return checkLimits(
-		limit{"push-logs", int64(l.logs), 1, maxCount, 0},
-		limit{"push-space", int64(l.space), 1 << 20, maxSize, inOctets},
-	)
 }
 
 // openReplies opens the listener for the connections of logs, if the flags ask for it.

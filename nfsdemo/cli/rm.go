@@ -28,21 +28,16 @@ names that it has removed.`,
   nfsdemo rm -r nfs+rdma://127.0.0.1/srv/data/build
   nfsdemo rm -r --json nfs+rdma://127.0.0.1/srv/data/build | jq .removed`,
 		Args: nArgs(1, -1, "one URL or more"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := checkTransfers(transfers); err != nil {
-				return err
+		RunE: a.overURLs(func(s *session, ctx context.Context, arg string) error {
+			s.cfg.Parallel = transfers
+			err := s.rm(ctx, arg, recursive)
+			_, export := errors.AsType[*nfsclient.ExportError](err) // of a path that is not exported it is not known that it does not exist
+			_, mount := errors.AsType[*nfsclient.MountError](err)
+			if force && errors.Is(err, fs.ErrNotExist) && !export && !mount {
+				return nil
 			}
-			return a.overURLs(func(s *session, ctx context.Context, arg string) error {
-				s.cfg.Parallel = transfers
-				err := s.rm(ctx, arg, recursive)
-				_, export := errors.AsType[*nfsclient.ExportError](err) // of a path that is not exported it is not known that it does not exist
-				_, mount := errors.AsType[*nfsclient.MountError](err)
-				if force && errors.Is(err, fs.ErrNotExist) && !export && !mount {
-					return nil
-				}
-				return err
-			})(cmd, args)
-		},
+			return err
+		}),
 	}
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "remove directories and their contents")
 	cmd.Flags().BoolVarP(&force, "force", "f", false, "ignore files that do not exist")

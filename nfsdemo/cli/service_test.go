@@ -364,12 +364,11 @@ func TestPushFlags(t *testing.T) {
 	noErr(t, os.MkdirAll(filepath.Join(export, "in"), 0o700))
 	base := serviceConfig{exports: one(export), rdma: "127.0.0.1:0", push: pushConfig{dir: logs}}
 	for want, change := range map[string]func(*serviceConfig){
-		"":                          func(*serviceConfig) {},
-		"needs --listen":            func(c *serviceConfig) { c.rdma = "" },
-		"--push-listen needs":       func(c *serviceConfig) { c.push.dir, c.push.listen = "", "127.0.0.1:0" },
-		"--push-logs -2: want 1 to": func(c *serviceConfig) { c.push.limits.logs = -2 },
-		"need --push-log DIR":       func(c *serviceConfig) { c.push.dir, c.push.limits.space = "", 1 },
-		"not a directory":           func(c *serviceConfig) { c.push.dir = "/dev/null/logs" },
+		"":                    func(*serviceConfig) {},
+		"needs --listen":      func(c *serviceConfig) { c.rdma = "" },
+		"--push-listen needs": func(c *serviceConfig) { c.push.dir, c.push.listen = "", "127.0.0.1:0" },
+		"need --push-log DIR": func(c *serviceConfig) { c.push.dir, c.push.space = "", 1 },
+		"not a directory":     func(c *serviceConfig) { c.push.dir = "/dev/null/logs" },
 	} {
 		cfg := base
 		cfg.config = &transport.Config{}
