@@ -89,7 +89,7 @@ func newWard(t *testing.T, change func(*serviceConfig)) *ward {
 func (w *ward) resolves(f func() error) { w.fs.resolve.Store(&f) }
 
 func (w *ward) metrics() string {
-	return string(get(w.t, "http://"+w.s.status.addr()+"/metrics", 200))
+	return string(get(w.t, "http://"+addrOf(w.s.statusL)+"/metrics", 200))
 }
 
 // TestAlerts makes what each alert of docs/alerts.yaml is about happen to a real server: its metrics must be there, and, as
@@ -118,7 +118,7 @@ func TestAlerts(t *testing.T) {
 			look := func() string {
 				s := must(newService(t.Context(), cfg))(t)
 				defer s.stop(t.Context()) //nolint:errcheck // a test
-				return string(get(t, "http://"+s.status.addr()+"/metrics", 200))
+				return string(get(t, "http://"+addrOf(s.statusL)+"/metrics", 200))
 			}
 			before := look()
 			l := must(net.Listen("tcp", "127.0.0.1:0"))(t)

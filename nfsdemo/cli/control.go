@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -215,25 +217,19 @@ func (s *service) lockList() ([]ops.Lock, int) {
 type mountFile struct {
 	name    string // "": it is not kept
 	log     *slog.Logger
-	changed chan struct{}
-	end     chan struct{}
-	ended   chan struct{}
+	changed atomic.Bool
+	end     chan struct{} // nil: nobody keeps it
+	wg      sync.WaitGroup
 }
 
 // change has the list written soon.
-func (f *mountFile) change() {
-	select {
-	case f.changed <- struct{}{}:
-	default: // it will be already, or nobody keeps it
-	}
-}
+func (f *mountFile) change() { f.changed.Store(true) }
 
 // read returns the list of before.
 func (f *mountFile) read() (list []server.Mount) {
 	if f.name == "" {
 		return nil
 	}
-	f.changed = make(chan struct{}, 1)
 	text, err := os.ReadFile(f.name)
 	if err != nil {
 		return nil // there was none
@@ -254,27 +250,19 @@ func (f *mountFile) keep(list func() []server.Mount) {
 	if f.name == "" {
 		return
 	}
-	f.end, f.ended = make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(f.ended)
-		for {
-			select {
-			case <-f.changed:
-				f.write(list())
-			case <-f.end:
-				select {
-				case <-f.changed:
-					f.write(list())
-				default:
-				}
-				return
-			}
+	f.end = make(chan struct{})
+	f.wg.Go(func() {
+		for kept := true; kept; {
 			select {
 			case <-time.After(time.Second):
 			case <-f.end:
+				kept = false // what has changed since is written now
+			}
+			if f.changed.Swap(false) {
+				f.write(list())
 			}
 		}
-	}()
+	})
 }
 
 func (f *mountFile) write(list []server.Mount) {
@@ -296,7 +284,7 @@ func (f *mountFile) write(list []server.Mount) {
 func (f *mountFile) close() error {
 	if f.end != nil {
 		close(f.end)
-		<-f.ended
+		f.wg.Wait()
 	}
 	return nil
 }

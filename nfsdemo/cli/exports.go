@@ -170,18 +170,29 @@ func (s *exportSet) load(list []exports.Export) error {
 	} else {
 		s.list, old = old, fresh
 	}
-	for _, x := range old {
-		x.ended = true
-		x.unwatch()
-		if err != nil && x.FS != nil && s.make == nil { // nobody has served it who releases it
-			go x.FS.Close() //nolint:errcheck // nothing was written
-		}
-	}
+	s.end(old, err == nil)
 	s.mu.Unlock()
 	if s.make == nil {
 		s.recross() // something may have been mounted meanwhile
 	}
 	return err
+}
+
+// end lets go of exports. Whoever has served them releases them; those that nobody has served are closed here. The caller
+// holds s.mu.
+func (s *exportSet) end(list []*standing, served bool) {
+	for _, x := range list {
+		x.ended = true
+		x.unwatch()
+		if !served && x.FS != nil && s.make == nil {
+			go x.FS.Close() //nolint:errcheck // nothing was written
+		}
+	}
+}
+
+// own are the exports of the configuration. The caller holds s.mu.
+func (s *exportSet) own() []*standing {
+	return slices.DeleteFunc(slices.Clone(s.list), func(x *standing) bool { return x.crossed })
 }
 
 // watch begins to look at what stands at the path of an export.
@@ -231,14 +242,9 @@ func above(list []*standing, at string) (best *standing) {
 func (s *exportSet) recross() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var own, gone []*standing
-	for _, x := range s.list {
-		if !x.crossed {
-			own = append(own, x)
-		}
-	}
-	want := crossed(own, s.dropped)
-	list := own
+	var gone []*standing
+	list := s.own()
+	want := crossed(list, s.dropped)
 	for _, x := range s.list {
 		i := slices.IndexFunc(want, func(w *standing) bool { return w.Path == x.Path })
 		switch {
@@ -261,12 +267,8 @@ func (s *exportSet) recross() {
 	for _, x := range want {
 		s.watch(x)
 	}
+	s.end(gone, s.publish != nil)
 	for _, x := range gone {
-		x.ended = true
-		x.unwatch()
-		if s.publish == nil && x.FS != nil {
-			go x.FS.Close() //nolint:errcheck // nothing was written
-		}
 		s.log.Info("export ended: it is mounted no longer", "path", x.Path)
 	}
 }
@@ -280,12 +282,8 @@ func (s *exportSet) unexport(path string) error {
 		return fmt.Errorf("%s is not exported: see nfsdemo exports", path)
 	}
 	x, old := s.list[i], s.list
-	var own, kept, gone []*standing
-	for _, y := range old {
-		if !y.crossed {
-			own = append(own, y)
-		}
-	}
+	var kept, gone []*standing
+	own := s.own()
 	for _, y := range old {
 		if y == x || y.crossed && above(own, y.Path) == x {
 			gone = append(gone, y)
@@ -298,10 +296,7 @@ func (s *exportSet) unexport(path string) error {
 		s.list = old
 		return err
 	}
-	for _, y := range gone {
-		y.ended = true
-		y.unwatch()
-	}
+	s.end(gone, true)
 	if s.dropped == nil {
 		s.dropped = make(map[string]bool)
 	}

@@ -485,38 +485,23 @@ var errSecretUsed = errors.New("another nfsdemo is using this push log: use anot
 
 // openSecret opens the file, and makes it if it does not exist.
 func openSecret(path string) (*secretFile, error) {
-	for {
-		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-		if err != nil {
-			return nil, err
-		}
-		s := &secretFile{f: f, path: path}
-		if err = lockFile(f); err == nil {
-			err = s.read()
-		}
-		if err == nil && s.secret == (push.Secret{}) {
-			s.name, s.secret = "nfsdemo-"+rand.Text(), push.NewSecret()
-			err = s.keep()
-		}
-		if err == nil && s.named() {
-			return s, nil
-		}
-		_ = f.Close() // nothing was written
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-	}
-}
-
-// named reports whether the open file still has its name: the process that had it open before may
-// have removed it.
-func (s *secretFile) named() bool {
-	own, err := s.f.Stat()
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return false
+		return nil, err
 	}
-	there, err := os.Stat(s.path)
-	return err == nil && os.SameFile(own, there)
+	s := &secretFile{f: f, path: path}
+	if err = lockFile(f); err == nil {
+		err = s.read()
+	}
+	if err == nil && s.secret == (push.Secret{}) {
+		s.name, s.secret = "nfsdemo-"+rand.Text(), push.NewSecret()
+		err = s.keep()
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
 }
 
 // read reads a file. If it is empty, there is no secret.

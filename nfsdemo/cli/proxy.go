@@ -203,24 +203,11 @@ func (a *app) proxy(ctx context.Context, f *proxyFlags) error {
 	if err := x.open(ctx); err != nil {
 		return err
 	}
-	a.serving.Store(true)
-	hup, stop := hangups()
-	defer stop()
-	if err := x.announce(ctx); err != nil {
+	err = a.untilInterrupt(ctx, f.log, x.reload(), x.errs, func() (string, error) { return "passing on to " + u.Addr(), x.announce(ctx) })
+	if err != nil {
 		return err
 	}
-	ready("passing on to " + u.Addr())
-	for {
-		select {
-		case <-ctx.Done():
-			stopping()
-			return x.drain()
-		case <-hup:
-			reload(f.log, x.reload())
-		case err := <-x.errs:
-			return err
-		}
-	}
+	return x.drain()
 }
 
 // open opens the listeners and serves them.
@@ -357,7 +344,6 @@ func mountConfig(cfg *transport.Config) *transport.Config {
 
 // drain waits for the calls in progress, and ends. It is an error if some are aborted.
 func (x *proxying) drain() error {
-	fmt.Fprintln(x.a.stderr, "nfsdemo: stopping; interrupt again to stop at once")
 	x.status.stopping()
 	ctx, cancel := context.WithTimeout(x.a.hard, drainTime)
 	defer cancel()

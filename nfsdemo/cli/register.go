@@ -90,13 +90,6 @@ func universal(a net.Addr) string { return rpcbind.Universal(netip.MustParseAddr
 // registerEvery is how often a look is taken at what rpcbind knows: one that was started again has lost its table, and tells nobody.
 const registerEvery = 30 * time.Second
 
-// register announces entries to rpcbind, within registerTime.
-func (s *service) register(ctx context.Context, list []rpcbind.Entry) error {
-	ctx, cancel := context.WithTimeout(ctx, registerTime)
-	defer cancel()
-	return s.announceTo(ctx, list)
-}
-
 // registerAll registers all entries or none, or leaves it to the watch if rpcbind is not there.
 func (s *service) registerAll(ctx context.Context, list []rpcbind.Entry) error {
 	err := s.register(ctx, list)
@@ -147,7 +140,7 @@ func (s *service) registerAgain(ctx context.Context) error {
 			lost = append(lost, e)
 		}
 	}
-	if err := s.announceTo(ctx, lost); err != nil {
+	if err := s.register(ctx, lost); err != nil {
 		return err
 	}
 	if _, away := s.binding.lost(); len(lost) > 0 && away == nil {
@@ -156,8 +149,10 @@ func (s *service) registerAgain(ctx context.Context) error {
 	return nil
 }
 
-// announceTo registers entries with rpcbind.
-func (s *service) announceTo(ctx context.Context, list []rpcbind.Entry) error {
+// register registers entries with rpcbind, within registerTime.
+func (s *service) register(ctx context.Context, list []rpcbind.Entry) error {
+	ctx, cancel := context.WithTimeout(ctx, registerTime)
+	defer cancel()
 	s.registering.Lock()
 	defer s.registering.Unlock()
 	for _, e := range list {
@@ -207,14 +202,7 @@ func (s *service) unregister() error {
 	if s.unbind != nil {
 		s.unbind()
 	}
-	s.registering.Lock()
-	defer s.registering.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), registerTime)
-	defer cancel()
-	for _, e := range s.named {
-		_ = rpcbind.Unregister(ctx, e) // the service ends either way
-	}
-	s.named = nil
+	s.withdraw(slices.Clone(s.named)) // nobody registers any more
 	return nil
 }
 
@@ -228,7 +216,7 @@ func (s *service) withdraw(list []rpcbind.Entry) {
 		if !slices.Contains(list, e) {
 			return false
 		}
-		_ = rpcbind.Unregister(ctx, e) // the service goes on either way
+		_ = rpcbind.Unregister(ctx, e) // the service goes on, or ends, either way
 		return true
 	})
 }

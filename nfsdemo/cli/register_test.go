@@ -209,7 +209,7 @@ func TestLocks(t *testing.T) {
 	if got := s.locks.String(); got != locksOn {
 		t.Fatalf("locks %s", got)
 	}
-	if ready := string(get(t, "http://"+s.status.addr()+"/readyz", http.StatusOK)); ready != "ready, with locks\n" {
+	if ready := string(get(t, "http://"+addrOf(s.statusL)+"/readyz", http.StatusOK)); ready != "ready, with locks\n" {
 		t.Error(ready)
 	}
 	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 9 || udp != 9 {
@@ -218,7 +218,7 @@ func TestLocks(t *testing.T) {
 	if got := s.srv.Config.Limits.Memory; got != transport.DefaultMemory/8*7 {
 		t.Errorf("%d octets are for calls", got)
 	}
-	metrics := string(get(t, "http://"+s.status.addr()+"/metrics", http.StatusOK))
+	metrics := string(get(t, "http://"+addrOf(s.statusL)+"/metrics", http.StatusOK))
 	for name, help := range locksHelp {
 		if !strings.Contains(metrics, "# HELP nfsdemo_"+name+" "+help+"\n") && !strings.Contains(metrics, "# HELP nfsdemo_"+name+"_total "+help+"\n") {
 			t.Errorf("no metric %s", name)
@@ -303,7 +303,7 @@ func TestLocks(t *testing.T) {
 	if tcp, udp := d.count(rpcbind.NetTCP), d.count(rpcbind.NetUDP); tcp != 5 || udp != 6 {
 		t.Errorf("beside another: %d entries for TCP, %d for UDP", tcp, udp)
 	}
-	ready := string(get(t, "http://"+s.status.addr()+"/readyz", http.StatusOK))
+	ready := string(get(t, "http://"+addrOf(s.statusL)+"/readyz", http.StatusOK))
 	if got := s.report().Problems; len(got) != 1 || !strings.HasPrefix(got[0].Error, "locks are off: rpcbind knows another") || !strings.HasPrefix(ready, "ready, without locks: rpcbind knows") {
 		t.Errorf("locks are wanted, and off: problems %+v, %s", got, ready)
 	}

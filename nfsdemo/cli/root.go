@@ -328,14 +328,30 @@ func notify(state string) { _, _ = sd.SdNotify(false, state) }
 func ready(status string)  { notify(sd.SdNotifyReady + "\nSTATUS=" + status) }
 func failed(status string) { notify("STATUS=" + status) }
 
-// stopping says that a server ends.
-func stopping() { notify(sd.SdNotifyStopping) }
-
-// hangups returns a channel of SIGHUPs, which ask a server to read its configuration again.
-func hangups() (ch <-chan os.Signal, stop func()) {
-	c := make(chan os.Signal, 1)
-	signal.Notify(c, syscall.SIGHUP)
-	return c, func() { signal.Stop(c) }
+// untilInterrupt announces a server that serves, and has it read its configuration again at each SIGHUP, until an interrupt (nil:
+// it is to answer what has arrived) or an error. announce returns what systemctl status shows.
+func (a *app) untilInterrupt(ctx context.Context, log *slog.Logger, again func() (string, error), errs <-chan error, announce func() (string, error)) error {
+	a.serving.Store(true)
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
+	status, err := announce()
+	if err != nil {
+		return err
+	}
+	ready(status)
+	for {
+		select {
+		case <-ctx.Done():
+			notify(sd.SdNotifyStopping)
+			fmt.Fprintln(a.stderr, a.name()+": stopping; interrupt again to stop at once")
+			return nil
+		case <-hup:
+			reload(log, again)
+		case err := <-errs:
+			return err
+		}
+	}
 }
 
 // reload runs f after a SIGHUP. What a server does not understand it does not take: it goes on with the

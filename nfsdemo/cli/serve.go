@@ -197,33 +197,14 @@ func (a *app) serveUntil(ctx context.Context, cfg *serviceConfig, f *serveFlags)
 	if err != nil {
 		return err
 	}
-	a.serving.Store(true)
-	hup, stop := hangups()
-	defer stop()
-	if err := a.announce(s, f); err != nil {
+	err = a.untilInterrupt(ctx, s.log, s.reload, s.errs, func() (string, error) { return "serving " + s.paths(), a.announce(s, f) })
+	if err != nil {
 		return errors.Join(err, s.stop(a.hard))
 	}
-	ready("serving " + s.paths())
-	for {
-		select {
-		case <-ctx.Done():
-			stopping()
-			return a.drain(s)
-		case <-hup:
-			reload(s.log, s.reload)
-		case err := <-s.errs:
-			return errors.Join(err, s.stop(a.hard))
-		}
-	}
-}
-
-// drain stops the service after an interrupt. That is the normal end of serve, so it is no error
-// unless calls were aborted.
-func (a *app) drain(s *service) error {
-	fmt.Fprintln(a.stderr, a.name()+": stopping; interrupt again to stop at once")
+	// An interrupt is the normal end of serve: no error, unless calls are aborted.
 	ctx, cancel := context.WithTimeout(a.hard, drainTime)
 	defer cancel()
-	err := s.stop(ctx)
+	err = s.stop(ctx)
 	printStats(a.stderr, a.name()+": served", s.srv.Stats())
 	if err != nil {
 		return &drainError{err}
@@ -268,13 +249,11 @@ func authority(fsys backend.FS) string {
 
 // announce prints where the service is, and how to mount it.
 func (a *app) announce(s *service, f *serveFlags) error {
-	r := readyJSON{Export: s.path, RDMA: addrOf(s.rdma), Mount: addrOf(s.mount), TCP: addrOf(s.tcp), PID: os.Getpid()}
-	r.Push, r.Reply, r.Status = addrOf(s.commits), addrOf(s.replyL), s.status.addr()
-	r.Locks = s.locks.String()
-	list := s.set.exports()
-	r.Line = mountLine(&r, &list[0])
+	r, list := s.where(), s.set.exports()
+	r.PID, r.Locks = os.Getpid(), s.locks.String()
+	r.Line = mountLine(r, &list[0])
 	if f.portFile != "" {
-		if err := writePortFile(f.portFile, &r); err != nil {
+		if err := writePortFile(f.portFile, r); err != nil {
 			return err
 		}
 	}
@@ -290,7 +269,11 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	if why := s.locks.missing(); why != "" {
 		s.log.Warn("locks are off", "why", why)
 	}
-	s.log.Info("serving", append([]any{"exports", s.paths(), "version", cliout.Version()}, r.addresses()...)...)
+	line := []any{"exports", s.paths(), "version", cliout.Version()}
+	for _, at := range r.places() {
+		line = append(line, at.name, at.addr)
+	}
+	s.log.Info("serving", line...)
 	if a.json {
 		return a.printJSON(r)
 	}
@@ -318,21 +301,9 @@ func (a *app) announce(s *service, f *serveFlags) error {
 	if xprtSecOf(&list[0])&server.XprtNone == 0 {
 		rdma = "nfs+rdma+tls"
 	}
-	for _, l := range []struct{ what, addr, url string }{
-		{"NFS/RDMA", r.RDMA, rdma}, {"NFS/TCP", r.TCP, "nfs"}, {"MOUNT", r.Mount, ""}, {"push", r.Push, ""}, {"replies", r.Reply, ""}, {"status", r.Status, s.web},
-	} {
-		if l.addr == "" {
-			continue
-		}
-		line := fmt.Sprintf("  %-8s  %s", l.what, l.addr)
-		if l.url != "" {
-			path := urlPath(s.path)
-			if l.what == "status" {
-				path = "/status"
-			}
-			line += "  " + l.url + "://" + reachable(l.addr) + path
-		}
-		fmt.Fprintln(a.stdout, line)
+	urls := map[string]string{"rdma": rdma + "://" + reachable(r.RDMA) + urlPath(s.path), "tcp": "nfs://" + reachable(r.TCP) + urlPath(s.path), "status": s.web + "://" + reachable(r.Status) + "/status"}
+	for _, at := range r.places() {
+		fmt.Fprintf(a.stdout, "  %-8s  %s\n", at.people, strings.TrimSpace(at.addr+"  "+urls[at.name]))
 	}
 	if r.RDMA != "" && a.card == nil {
 		fmt.Fprintf(a.stdout, "  CRC32C    %s\n", crcLine(f.crc))
@@ -367,14 +338,27 @@ func descriptorsWarning() string {
 	return ""
 }
 
-// addresses are the addresses for the log.
-func (r *readyJSON) addresses() (attrs []any) {
-	for _, l := range [][2]string{{"rdma", r.RDMA}, {"tcp", r.TCP}, {"mount", r.Mount}, {"push", r.Push}, {"replies", r.Reply}, {"status", r.Status}} {
-		if l[1] != "" {
-			attrs = append(attrs, l[0], l[1])
-		}
+// place is where a server listens.
+type place struct {
+	name   string // in its log and the port file
+	people string // in what it prints
+	addr   string
+}
+
+// where says where a service listens.
+func (s *service) where() *readyJSON {
+	return &readyJSON{
+		Export: s.path, RDMA: addrOf(s.rdma), TCP: addrOf(s.tcp), Mount: addrOf(s.mount),
+		Push: addrOf(s.commits), Reply: addrOf(s.replyL), Status: addrOf(s.statusL),
 	}
-	return attrs
+}
+
+// places are those of a server.
+func (r *readyJSON) places() []place {
+	return slices.DeleteFunc([]place{
+		{"rdma", "NFS/RDMA", r.RDMA}, {"tcp", "NFS/TCP", r.TCP}, {"mount", "MOUNT", r.Mount},
+		{"push", "push", r.Push}, {"replies", "replies", r.Reply}, {"status", "status", r.Status},
+	}, func(p place) bool { return p.addr == "" })
 }
 
 // crcLine says when checksums are used. That the default leaves it to the client is a deviation from
@@ -486,13 +470,13 @@ func shellQuote(s string) string {
 // writePortFile writes the addresses atomically, so that nobody who waits for the file sees half
 // of it.
 func writePortFile(name string, r *readyJSON) error {
-	lines := []string{"EXPORT=" + r.Export, "RDMA=" + r.RDMA, "MOUNT=" + r.Mount, "TCP=" + r.TCP}
-	for _, l := range [][2]string{{"PUSH=", r.Push}, {"STATUS=", r.Status}, {"REPLIES=", r.Reply}} {
-		if l[1] != "" {
-			lines = append(lines, l[0]+l[1])
+	text := fmt.Sprintf("EXPORT=%s\nRDMA=%s\nMOUNT=%s\nTCP=%s\n", r.Export, r.RDMA, r.Mount, r.TCP) // also those that there are not
+	for _, at := range r.places() {
+		if at.name != "rdma" && at.name != "mount" && at.name != "tcp" {
+			text += strings.ToUpper(at.name) + "=" + at.addr + "\n"
 		}
 	}
-	text := strings.Join(append(lines, "PID="+strconv.Itoa(r.PID)), "\n") + "\n"
+	text += "PID=" + strconv.Itoa(r.PID) + "\n"
 	tmp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".tmp")
 	err := os.WriteFile(tmp, []byte(text), 0o644)
 	if err == nil {

@@ -474,13 +474,6 @@ func (s *service) paths() string {
 	return strings.Join(parts, "; ")
 }
 
-// addresses are those where the service can be reached, by the names that the log gives them.
-func (s *service) addresses() map[string]string {
-	return map[string]string{
-		"rdma": addrOf(s.rdma), "tcp": addrOf(s.tcp), "mount": addrOf(s.mount), "push": addrOf(s.commits), "replies": addrOf(s.replyL), "status": addrOf(s.statusL),
-	}
-}
-
 // mountOnly serves MOUNT, quotas, locks, and nothing else: who opens the port of --mount-listen does not mean to serve
 // NFS over TCP.
 type mountOnly struct{ svc rpc.Handler }

@@ -270,7 +270,7 @@ func TestExportsStand(t *testing.T) {
 	s := started(t, &serviceConfig{
 		exports: append(one(b), one(a)...), rdma: "127.0.0.1:0", status: "127.0.0.1:0", config: &transport.Config{},
 	})
-	if why := string(get(t, "http://"+s.status.addr()+"/readyz", http.StatusServiceUnavailable)); !strings.Contains(why, b) || strings.Contains(why, a+" ") {
+	if why := string(get(t, "http://"+addrOf(s.statusL)+"/readyz", http.StatusServiceUnavailable)); !strings.Contains(why, b) || strings.Contains(why, a+" ") {
 		t.Error(why)
 	}
 	if _, err := client(t, s, b); err == nil || !strings.Contains(err.Error(), "MNT3ERR_IO") {

@@ -27,7 +27,6 @@ const statusFlag = "`address` for HTTP: /status, a page for people and JSON; /me
 
 // statusServer serves --status, and the control socket. A nil *statusServer does nothing.
 type statusServer struct {
-	l       net.Listener // of --status; nil: none
 	list    []*http.Server
 	wg      sync.WaitGroup
 	cancel  context.CancelFunc
@@ -39,7 +38,7 @@ func serveStatus(l, control net.Listener, st *ops.Server, stats func() rpc.Stats
 	if l == nil && control == nil {
 		return nil
 	}
-	s := &statusServer{l: l}
+	s := new(statusServer)
 	alive := st.Ready
 	st.Ready = func() string {
 		if s.stopped.Load() {
@@ -100,14 +99,6 @@ func (s *statusServer) close() error {
 	}
 	s.wg.Wait()
 	return err
-}
-
-// addr returns the address of --status, "" if there is none.
-func (s *statusServer) addr() string {
-	if s == nil {
-		return ""
-	}
-	return addrOf(s.l)
 }
 
 // statusServer describes how a service is watched, and what may be done to it.
@@ -212,10 +203,8 @@ func (s *service) report() *ops.Report {
 		Kind: "serve", Version: cliout.Version(), Started: s.started, Exports: s.exported(),
 		Addresses: map[string]string{}, Clients: []ops.Client{}, Transport: s.srv.Stats(), Calls: s.calls.Rows(), Problems: []ops.Problem{},
 	}
-	for name, addr := range s.addresses() {
-		if addr != "" {
-			out.Addresses[name] = addr
-		}
+	for _, at := range s.where().places() {
+		out.Addresses[at.name] = at.addr
 	}
 	mounts := make(map[string][]string)
 	for _, m := range s.nfs.Mounts() {

@@ -47,7 +47,7 @@ func watched(t *testing.T) (s *service, url string) {
 			t.Error("a file that does not exist")
 		}
 	}
-	return s, "http://" + s.status.addr()
+	return s, "http://" + addrOf(s.statusL)
 }
 
 // crowd connects to the status n times, sends each time what a client begins with, and keeps the connections.
