@@ -481,11 +481,32 @@ func (c *copier) copy(ctx context.Context, src *source, dst target) error {
 			return err
 		}
 		c.say(src, dst, src.name)
-		return dst.symlink(ctx, c, src, to)
+		return c.link(ctx, src, dst, to)
 	case src.mode.IsRegular():
 		return c.put(ctx, src, dst)
 	}
 	return fmt.Errorf("%s: skipped: a %s", src.show, typeOf(src.mode).name)
+}
+
+// link makes a symbolic link, and replaces one.
+func (c *copier) link(ctx context.Context, src *source, dst target, to string) error {
+	set, err := dst.symlink(ctx, src.name, to)
+	if errors.Is(err, fs.ErrExist) {
+		if c.keep {
+			return nil
+		}
+		if old, ferr := dst.find(ctx, src.name); ferr != nil || old == nil || !isLink(old.mode) {
+			return err
+		}
+		if err := dst.remove(ctx, src.name); err != nil {
+			return err
+		}
+		set, err = dst.symlink(ctx, src.name, to)
+	}
+	if err != nil || !c.preserve {
+		return err
+	}
+	return c.keepAll(ctx, src, set)
 }
 
 // copyDir copies a directory and its contents.
@@ -564,14 +585,6 @@ func partName(name string) string {
 // are in flight, and more files need more memory but are not faster.
 const largeTransfers = 4
 
-// existing is a file that has the name of a copy.
-type existing struct {
-	mode fs.FileMode
-	size int64
-	stamp
-	same bool // it is the source
-}
-
 // copyJSON is a line of cp --json.
 type copyJSON struct {
 	Source string `json:"source"`
@@ -587,31 +600,34 @@ type partFile interface {
 	fill(ctx context.Context, c *copier, src *source, from int64) (int64, error)
 	// same compares src with the copy, of size octets.
 	same(ctx context.Context, src *source, size int64) error
-	// set sets attributes, and returns those that the copy has then.
+	// set is a setter.
 	set(ctx context.Context, want attrs) (got attrs, err error)
-	// rename gives the copy its name.
-	rename(ctx context.Context, name string) error
-	// close ends it; with remove, nothing is left of it.
-	close(ctx context.Context, remove bool) error
+	// close ends it. A file that cannot be closed is not complete.
+	close() error
 }
 
 // put copies a regular file or a stream: to NAME.part, which becomes NAME when everything is there.
 func (c *copier) put(ctx context.Context, src *source, dst target) error {
-	old, err := dst.old(ctx, src.name, src)
-	if err != nil {
-		return err
+	var old *source
+	if !dst.fresh() {
+		var err error
+		if old, err = dst.find(ctx, src.name); err != nil {
+			return err
+		}
 	}
 	p := path.Join(dst.show(), src.name)
-	if old != nil {
-		switch {
-		case c.skips(old, src):
-			c.bar.skip(src.size)
-			return nil
-		case old.same:
-			return &fs.PathError{Op: "write", Path: p, Err: errSameFile}
-		case old.mode.IsDir():
-			return &fs.PathError{Op: "write", Path: p, Err: errIsDir}
-		}
+	refuse := func(why error) error { return &fs.PathError{Op: "write", Path: p, Err: why} }
+	switch {
+	case old == nil:
+	case c.skips(old, src):
+		c.bar.skip(src.size)
+		return nil
+	case old.client != nil && old.client == src.client && old.id == src.id && old.fsid == src.fsid:
+		return refuse(errSameFile)
+	case old.mode.IsDir():
+		return refuse(errIsDir)
+	case old.client != nil && !old.mode.IsRegular() && !isLink(old.mode):
+		return refuse(errNotRegular)
 	}
 	if src.size < 0 || src.size > c.a.client.block {
 		select {
@@ -636,7 +652,7 @@ func (c *copier) put(ctx context.Context, src *source, dst target) error {
 }
 
 // skips reports whether src need not be copied over old.
-func (c *copier) skips(old *existing, src *source) bool {
+func (c *copier) skips(old, src *source) bool {
 	if c.keep {
 		return true
 	}
@@ -644,8 +660,7 @@ func (c *copier) skips(old *existing, src *source) bool {
 		return false
 	}
 	// As far as NFS can say: the copy of a file from 2107 is not older than that.
-	was, is := old.stamp, stamp{nfs3.TimeOf(src.mtime).Time(), src.ctime}
-	was.mtime = nfs3.TimeOf(was.mtime).Time()
+	was, is := stamp{nfs3.TimeOf(old.mtime).Time(), old.ctime}, stamp{nfs3.TimeOf(src.mtime).Time(), src.ctime}
 	same := sameTime(was, is)
 	newer := was.mtime.After(is.mtime) && !same
 	alike := old.size == src.size && (newer || same)
@@ -656,36 +671,50 @@ func (c *copier) skips(old *existing, src *source) bool {
 const cleanUpTime = 2 * time.Second
 
 // transfer is put without the decision whether to copy.
-func (c *copier) transfer(ctx context.Context, src *source, dst target, old *existing) (size int64, err error) {
+func (c *copier) transfer(ctx context.Context, src *source, dst target, old *source) (size int64, err error) {
 	mode := src.mode.Perm()
 	keep := old != nil && old.mode.IsRegular() && !c.preserve // the mode of the file that is replaced
 	if keep {
 		mode = old.mode.Perm()
 	}
-	f, err := dst.create(ctx, src.name, mode, c.resume, src, old)
+	part := partName(src.name)
+	var was *source // of an earlier run
+	if c.resume && !dst.fresh() {
+		was, _ = dst.find(ctx, part) // what cannot be found is made
+	}
+	var f partFile
+	if was != nil && was.mode.IsRegular() && !was.mtime.Before(src.mtime) {
+		f, err = dst.open(was)
+	} else {
+		f, err = dst.create(ctx, part, mode)
+	}
 	if err != nil {
 		return size, err
 	}
 	size, err = c.write(ctx, f, src, mode, keep)
+	if cerr := f.close(); err == nil {
+		err = cerr
+	}
 	if err == nil {
-		err = f.rename(ctx, src.name)
+		err = dst.rename(ctx, part, src.name)
+	}
+	if err == nil {
+		return size, nil
 	}
 	// What can be continued stays: after an interrupt, a lost connection, or if the user has asked for it.
 	why := err
 	if ctx.Err() != nil {
 		why = context.Cause(ctx)
 	}
-	stays := err != nil && src.stream == nil && !errors.Is(err, errDiffers) && (c.resume || c.user.Err() != nil || isLost(why))
-	if stays {
+	if src.stream == nil && !errors.Is(err, errDiffers) && (c.resume || c.user.Err() != nil || isLost(why)) {
 		c.mu.Lock()
+		defer c.mu.Unlock()
 		c.left++
-		c.mu.Unlock()
+		return size, err
 	}
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()
-	if cerr := f.close(end, err != nil && !stays); err == nil {
-		err = cerr
-	}
+	_ = dst.remove(end, part) // the error of the copy counts
 	return size, err
 }
 
@@ -706,7 +735,7 @@ func (c *copier) write(ctx context.Context, f partFile, src *source, mode fs.Fil
 	}
 	switch {
 	case c.preserve && src.stream == nil:
-		err = c.keepAll(src, func(want attrs) (attrs, error) { return f.set(ctx, want) })
+		err = c.keepAll(ctx, src, f.set)
 	case keep:
 		_, err = f.set(ctx, attrs{mode: mode, uid: -1, gid: -1})
 	}

@@ -37,13 +37,17 @@ type source struct {
 type target interface {
 	// show returns the path for messages.
 	show() string
-	// old describes the file that has a name, nil if there is none.
-	old(ctx context.Context, name string, src *source) (*existing, error)
-	// create makes the file in which the copy of src to name is written. With resume it may be the one of an
-	// earlier run. old is what has the name.
-	create(ctx context.Context, name string, mode fs.FileMode, resume bool, src *source, old *existing) (partFile, error)
-	// symlink makes a symbolic link, the copy of src.
-	symlink(ctx context.Context, c *copier, src *source, to string) error
+	// fresh reports whether this run has made it on a server: nothing was in it before.
+	fresh() bool
+	// find describes what has a name, nil if nothing has.
+	find(ctx context.Context, name string) (*source, error)
+	// open opens a file that find has described, and create makes one.
+	open(f *source) (partFile, error)
+	create(ctx context.Context, name string, mode fs.FileMode) (partFile, error)
+	// symlink makes a symbolic link. It does not replace anything.
+	symlink(ctx context.Context, name, to string) (setter, error)
+	rename(ctx context.Context, from, to string) error
+	remove(ctx context.Context, name string) error
 	// sub makes a directory, or opens the one that exists.
 	sub(ctx context.Context, name string, mode fs.FileMode) (target, error)
 	// finish gives the directory the attributes of src, after everything was copied into it.
@@ -84,10 +88,11 @@ func localSource(p string, follow bool) (*source, error) {
 	if err != nil {
 		return nil, argErr(p, p, err)
 	}
-	return &source{
-		name: filepath.Base(p), show: p, mode: st.Mode(), size: st.Size(), mtime: st.ModTime(),
-		inode: inodeOf(st), local: p,
-	}, nil
+	return localFileInfo(p, st), nil
+}
+
+func localFileInfo(p string, st fs.FileInfo) *source {
+	return &source{name: filepath.Base(p), show: p, mode: st.Mode(), size: st.Size(), mtime: st.ModTime(), inode: inodeOf(st), local: p}
 }
 
 // localBatch is how many names of a local directory are read at a time.
@@ -185,12 +190,13 @@ func (s *source) complete(done int64) error {
 
 // remoteDir is a directory on a server.
 type remoteDir struct {
-	c     *nfsclient.Client
-	n     *nfsclient.Node
-	fresh bool // this run has made it: nothing was in it before
+	c    *nfsclient.Client
+	n    *nfsclient.Node
+	made bool // by this run
 }
 
 func (d *remoteDir) show() string { return d.n.Path }
+func (d *remoteDir) fresh() bool  { return d.made }
 func (d *remoteDir) close()       {}
 
 // inside implements target.
@@ -205,11 +211,8 @@ func (d *remoteDir) is(src *source) bool {
 		(src.node == nil || src.node.Attr.FSID == d.n.Attr.FSID)
 }
 
-// old implements target.
-func (d *remoteDir) old(ctx context.Context, name string, src *source) (*existing, error) {
-	if d.fresh {
-		return nil, nil //nolint:nilnil // documented
-	}
+// find implements target.
+func (d *remoteDir) find(ctx context.Context, name string) (*source, error) {
 	n, err := d.c.Child(ctx, d.n, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // documented
@@ -217,34 +220,40 @@ func (d *remoteDir) old(ctx context.Context, name string, src *source) (*existin
 	if err != nil {
 		return nil, err
 	}
-	same := src.node != nil && src.client == d.c && src.node.Attr.FileID == n.Attr.FileID && src.node.Attr.FSID == n.Attr.FSID
-	return &existing{mode: n.Mode(), size: n.Size(), stamp: stamp{n.ModTime(), n.Attr.Ctime.Time()}, same: same}, nil
+	return remoteSource(d.c, n), nil
 }
+
+// open implements target.
+func (d *remoteDir) open(f *source) (partFile, error) { return &remoteFile{d.c, f.node}, nil }
 
 // create implements target.
-func (d *remoteDir) create(ctx context.Context, name string, mode fs.FileMode, resume bool, src *source, old *existing) (partFile, error) {
-	if old != nil && !old.mode.IsRegular() && !isLink(old.mode) {
-		return nil, &fs.PathError{Op: "write", Path: path.Join(d.n.Path, name), Err: errNotRegular}
-	}
-	part := partName(name)
-	if resume && !d.fresh {
-		n, err := d.c.Child(ctx, d.n, part)
-		if err == nil && n.IsRegular() && !n.ModTime().Before(src.mtime) {
-			return &remoteFile{d: d, n: n, part: part}, nil
-		}
-	}
-	n, err := d.c.Create(ctx, d.n, part, uint32(mode), false)
-	return &remoteFile{d: d, n: n, part: part}, err
+func (d *remoteDir) create(ctx context.Context, name string, mode fs.FileMode) (partFile, error) {
+	n, err := d.c.Create(ctx, d.n, name, uint32(mode), false)
+	return &remoteFile{d.c, n}, err
 }
 
-// remoteFile is a partFile.
+// symlink implements target.
+func (d *remoteDir) symlink(ctx context.Context, name, to string) (setter, error) {
+	n, err := d.c.Symlink(ctx, d.n, name, to)
+	return (&remoteFile{d.c, n}).set, err
+}
+
+// rename implements target.
+func (d *remoteDir) rename(ctx context.Context, from, to string) error {
+	return d.c.Rename(ctx, d.n, from, d.n, to)
+}
+
+// remove implements target.
+func (d *remoteDir) remove(ctx context.Context, name string) error { return d.c.Remove(ctx, d.n, name) }
+
+// remoteFile is a file on a server.
 type remoteFile struct {
-	d    *remoteDir
-	n    *nfsclient.Node
-	part string // its name
+	c *nfsclient.Client
+	n *nfsclient.Node
 }
 
-func (r *remoteFile) size() int64 { return r.n.Size() }
+func (r *remoteFile) close() error { return nil }
+func (r *remoteFile) size() int64  { return r.n.Size() }
 
 // fill implements partFile.
 func (r *remoteFile) fill(ctx context.Context, c *copier, src *source, from int64) (size int64, err error) {
@@ -253,9 +262,9 @@ func (r *remoteFile) fill(ctx context.Context, c *copier, src *source, from int6
 		return size, err
 	}
 	defer done()
-	size, err = r.d.c.WriteRange(ctx, r.n, data, from, src.size, c.bar.counter())
+	size, err = r.c.WriteRange(ctx, r.n, data, from, src.size, c.bar.counter())
 	if err == nil && r.n.Size() > size {
-		err = r.d.c.SetAttr(ctx, r.n, &nfs3.SetAttr{SetSize: true, Size: uint64(size)})
+		err = r.c.SetAttr(ctx, r.n, &nfs3.SetAttr{SetSize: true, Size: uint64(size)})
 	}
 	return size, err
 }
@@ -267,53 +276,14 @@ func (r *remoteFile) same(ctx context.Context, src *source, size int64) error {
 		return err
 	}
 	defer done()
-	end, err := r.d.c.ReadTo(ctx, r.n, &comparer{r: data}, nil)
+	end, err := r.c.ReadTo(ctx, r.n, &comparer{r: data}, nil)
 	return compared(end, size, err)
-}
-
-// set implements partFile.
-func (r *remoteFile) set(ctx context.Context, want attrs) (attrs, error) {
-	return setRemote(ctx, r.d.c, r.n, want)
-}
-
-// rename implements partFile.
-func (r *remoteFile) rename(ctx context.Context, name string) error {
-	return r.d.c.Rename(ctx, r.d.n, r.part, r.d.n, name)
-}
-
-// close implements partFile.
-func (r *remoteFile) close(ctx context.Context, remove bool) error {
-	if remove {
-		_ = r.d.c.Remove(ctx, r.d.n, r.part) // the error of the copy counts
-	}
-	return nil
-}
-
-// symlink implements target. It replaces an existing link.
-func (d *remoteDir) symlink(ctx context.Context, c *copier, src *source, to string) error {
-	n, err := d.c.Symlink(ctx, d.n, src.name, to)
-	if errors.Is(err, fs.ErrExist) {
-		if c.keep {
-			return nil
-		}
-		if old, lerr := d.c.Child(ctx, d.n, src.name); lerr != nil || !old.IsSymlink() {
-			return err
-		}
-		if err := d.c.Remove(ctx, d.n, src.name); err != nil {
-			return err
-		}
-		n, err = d.c.Symlink(ctx, d.n, src.name, to)
-	}
-	if err != nil || !c.preserve {
-		return err
-	}
-	return c.keepAll(src, func(want attrs) (attrs, error) { return setRemote(ctx, d.c, n, want) })
 }
 
 // sub implements target.
 func (d *remoteDir) sub(ctx context.Context, name string, mode fs.FileMode) (target, error) {
 	n, err := d.c.Mkdir(ctx, d.n, name, uint32(mode.Perm()))
-	fresh := err == nil
+	made := err == nil
 	if errors.Is(err, fs.ErrExist) {
 		n, err = d.c.Lookup(ctx, path.Join(d.n.Path, name))
 		if err == nil && !n.IsDir() {
@@ -323,16 +293,17 @@ func (d *remoteDir) sub(ctx context.Context, name string, mode fs.FileMode) (tar
 	if err != nil {
 		return nil, err
 	}
-	return &remoteDir{c: d.c, n: n, fresh: fresh}, nil
+	return &remoteDir{c: d.c, n: n, made: made}, nil
 }
 
 // finish implements target.
 func (d *remoteDir) finish(ctx context.Context, c *copier, src *source) error {
+	own := remoteFile{d.c, d.n}
 	if c.preserve {
-		return c.keepAll(src, func(want attrs) (attrs, error) { return setRemote(ctx, d.c, d.n, want) })
+		return c.keepAll(ctx, src, own.set)
 	}
 	special := d.n.Mode() & modeBits &^ fs.ModePerm // of a directory that was there, or as the one above has it
-	_, err := setRemote(ctx, d.c, d.n, attrs{mode: src.mode.Perm() | special, uid: -1, gid: -1})
+	_, err := own.set(ctx, attrs{mode: src.mode.Perm() | special, uid: -1, gid: -1})
 	return err
 }
 
@@ -354,6 +325,7 @@ func openLocal(p string) (*localDir, error) {
 }
 
 func (d *localDir) show() string            { return d.path }
+func (d *localDir) fresh() bool             { return false }
 func (d *localDir) inside(src *source) bool { return false }
 
 // is implements target.
@@ -368,8 +340,8 @@ func (d *localDir) is(src *source) bool {
 // close implements target. All files written through it are closed.
 func (d *localDir) close() { _ = d.root.Close() }
 
-// old implements target.
-func (d *localDir) old(_ context.Context, name string, _ *source) (*existing, error) {
+// find implements target.
+func (d *localDir) find(_ context.Context, name string) (*source, error) {
 	st, err := d.root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // documented
@@ -377,31 +349,55 @@ func (d *localDir) old(_ context.Context, name string, _ *source) (*existing, er
 	if err != nil {
 		return nil, d.fail(name, err)
 	}
-	return &existing{mode: st.Mode(), size: st.Size(), stamp: stamp{st.ModTime(), inodeOf(st).ctime}}, nil
+	return localFileInfo(filepath.Join(d.path, name), st), nil
+}
+
+// open implements target.
+func (d *localDir) open(f *source) (partFile, error) {
+	file, err := d.root.OpenFile(f.name, os.O_RDWR, 0)
+	return &localFile{d: d, f: file, name: f.name, there: f.size}, err
 }
 
 // create implements target.
-func (d *localDir) create(_ context.Context, name string, mode fs.FileMode, resume bool, src *source, _ *existing) (partFile, error) {
-	if name == d.direct {
-		f, err := os.OpenFile(filepath.Join(d.path, name), os.O_WRONLY, 0)
+func (d *localDir) create(_ context.Context, name string, mode fs.FileMode) (partFile, error) {
+	if d.direct != "" {
+		f, err := os.OpenFile(filepath.Join(d.path, d.direct), os.O_WRONLY, 0)
 		return &localFile{d: d, f: f}, err
 	}
-	part := partName(name)
-	if resume {
-		if st, err := d.root.Lstat(part); err == nil && st.Mode().IsRegular() && !st.ModTime().Before(src.mtime) {
-			f, err := d.root.OpenFile(part, os.O_RDWR, 0)
-			return &localFile{d: d, f: f, part: part, there: st.Size()}, err
-		}
-	}
 	for {
-		f, err := d.root.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
+		f, err := d.root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 		if !errors.Is(err, fs.ErrExist) {
-			return &localFile{d: d, f: f, part: part}, err
+			return &localFile{d: d, f: f, name: name}, err
 		}
-		if err := d.root.Remove(part); err != nil { // never followed: it may be somebody else's link
-			return nil, d.fail(part, err)
+		if err := d.root.Remove(name); err != nil { // never followed: it may be somebody else's link
+			return nil, d.fail(name, err)
 		}
 	}
+}
+
+// symlink implements target.
+func (d *localDir) symlink(_ context.Context, name, to string) (setter, error) {
+	set := func(_ context.Context, want attrs) (attrs, error) { return setLocalLink(d.root, name, want) }
+	return set, d.root.Symlink(to, name)
+}
+
+// rename implements target.
+func (d *localDir) rename(_ context.Context, from, to string) error {
+	if d.direct != "" {
+		return nil
+	}
+	if err := d.root.Rename(from, to); err != nil {
+		return d.fail(to, err)
+	}
+	return nil
+}
+
+// remove implements target.
+func (d *localDir) remove(_ context.Context, name string) error {
+	if d.direct != "" {
+		return nil
+	}
+	return d.root.Remove(name)
 }
 
 // fail adds the path of the directory to an error.
@@ -409,23 +405,24 @@ func (d *localDir) fail(name string, err error) error {
 	return fmt.Errorf("%s: %w", filepath.Join(d.path, name), bare(err))
 }
 
-// localFile is a partFile.
+// localFile is a local file.
 type localFile struct {
 	d     *localDir
 	f     *os.File
-	part  string // its name; "": it is no part, but a pipe or a device
+	name  string // "": it is a pipe or a device
 	there int64  // its size at first
 }
+
+func (l *localFile) close() error { return l.f.Close() }
 
 func (l *localFile) size() int64 { return l.there }
 
 // fill implements partFile.
 func (l *localFile) fill(ctx context.Context, c *copier, src *source, from int64) (int64, error) {
-	if l.part == "" {
+	if l.name == "" {
 		w := nfsclient.NewOrderedWriter(ctx, l.f, 0)
 		defer w.Close()
-		size, err := src.client.ReadTo(ctx, src.node, w, c.bar.counter())
-		return size, err
+		return src.client.ReadTo(ctx, src.node, w, c.bar.counter())
 	}
 	var w io.WriterAt = l.f
 	if src.sparse {
@@ -440,7 +437,7 @@ func (l *localFile) fill(ctx context.Context, c *copier, src *source, from int64
 
 // same implements partFile.
 func (l *localFile) same(ctx context.Context, src *source, size int64) error {
-	if l.part == "" {
+	if l.name == "" {
 		return nil
 	}
 	end, err := src.client.ReadTo(ctx, src.node, &comparer{r: l.f}, nil)
@@ -449,55 +446,10 @@ func (l *localFile) same(ctx context.Context, src *source, size int64) error {
 
 // set implements partFile.
 func (l *localFile) set(_ context.Context, want attrs) (attrs, error) {
-	if l.part == "" {
+	if l.name == "" {
 		return want, nil
 	}
-	return setLocal(l.f, l.d.root, l.part, want)
-}
-
-// rename implements partFile. A file that cannot be closed is not complete.
-func (l *localFile) rename(_ context.Context, name string) error {
-	if err := l.close(context.Background(), false); err != nil || l.part == "" {
-		return err
-	}
-	if err := l.d.root.Rename(l.part, name); err != nil {
-		return l.d.fail(name, err)
-	}
-	return nil
-}
-
-// close implements partFile.
-func (l *localFile) close(_ context.Context, remove bool) error {
-	var err error
-	if l.f != nil {
-		err = l.f.Close()
-		l.f = nil
-	}
-	if remove && l.part != "" {
-		_ = l.d.root.Remove(l.part) // the error of the copy counts
-	}
-	return err
-}
-
-// symlink implements target. It replaces an existing link.
-func (d *localDir) symlink(_ context.Context, c *copier, src *source, to string) error {
-	err := d.root.Symlink(to, src.name)
-	if errors.Is(err, fs.ErrExist) {
-		if c.keep {
-			return nil
-		}
-		if st, serr := d.root.Lstat(src.name); serr != nil || !isLink(st.Mode()) {
-			return err
-		}
-		if err := d.root.Remove(src.name); err != nil {
-			return err
-		}
-		err = d.root.Symlink(to, src.name)
-	}
-	if err != nil || !c.preserve {
-		return err
-	}
-	return c.keepAll(src, func(want attrs) (attrs, error) { return setLocalLink(d.root, src.name, want) })
+	return setLocal(l.f, l.d.root, l.name, want)
 }
 
 // sub implements target.
@@ -513,7 +465,7 @@ func (d *localDir) sub(_ context.Context, name string, mode fs.FileMode) (target
 }
 
 // finish implements target.
-func (d *localDir) finish(_ context.Context, c *copier, src *source) error {
+func (d *localDir) finish(ctx context.Context, c *copier, src *source) error {
 	if !c.preserve {
 		return nil
 	}
@@ -522,7 +474,7 @@ func (d *localDir) finish(_ context.Context, c *copier, src *source) error {
 		return err
 	}
 	defer f.Close()
-	return c.keepAll(src, func(want attrs) (attrs, error) { return setLocal(f, d.root, ".", want) })
+	return c.keepAll(ctx, src, (&localFile{d: d, f: f, name: "."}).set)
 }
 
 var (

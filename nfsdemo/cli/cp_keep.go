@@ -31,6 +31,9 @@ type attrs struct {
 	uid, gid int64       // -1: unknown, or leave them
 }
 
+// setter gives a file attributes, and returns those that it has then: a server may round, squash or leave out without an error.
+type setter func(ctx context.Context, want attrs) (got attrs, err error)
+
 // modeBits are the twelve of Unix.
 const modeBits = fs.ModePerm | fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 
@@ -108,9 +111,9 @@ func localAttrs(st fs.FileInfo, err error) (attrs, error) {
 	return attrs{st.Mode() & modeBits, st.ModTime(), in.uid, in.gid}, nil
 }
 
-// setRemote is setLocal for a file on a server. Linux clears set-id bits when one SETATTR changes owner and mode, so
-// there are two.
-func setRemote(ctx context.Context, c *nfsclient.Client, n *nfsclient.Node, want attrs) (attrs, error) {
+// set is setLocal for a file on a server. Linux clears set-id bits when one SETATTR changes owner and mode, so there are two.
+func (r *remoteFile) set(ctx context.Context, want attrs) (attrs, error) {
+	c, n := r.c, r.n
 	if !want.owns(remoteAttrs(n)) {
 		change := nfs3.SetAttr{SetUID: true, UID: uint32(want.uid), SetGID: true, GID: uint32(want.gid)}
 		if err := c.SetAttr(ctx, n, &change); err != nil && !errors.Is(err, fs.ErrPermission) {
@@ -167,12 +170,11 @@ func sameTime(a, b stamp) bool {
 	return false
 }
 
-// keepAll gives a copy the attributes of src, by set, and notes what it has not got then: a server may round, squash
-// or leave out without an error.
-func (c *copier) keepAll(src *source, set func(want attrs) (got attrs, err error)) error {
+// keepAll gives a copy the attributes of src, and notes what it has not got then.
+func (c *copier) keepAll(ctx context.Context, src *source, set setter) error {
 	c.linked(src)
 	want := attrs{src.mode & modeBits, src.mtime, src.uid, src.gid}
-	got, err := set(want)
+	got, err := set(ctx, want)
 	if err != nil {
 		return err
 	}
