@@ -356,8 +356,12 @@ func (s *service) where() *readyJSON {
 // places are those of a server.
 func (r *readyJSON) places() []place {
 	return slices.DeleteFunc([]place{
-		{"rdma", "NFS/RDMA", r.RDMA}, {"tcp", "NFS/TCP", r.TCP}, {"mount", "MOUNT", r.Mount},
-		{"push", "push", r.Push}, {"replies", "replies", r.Reply}, {"status", "status", r.Status},
+		{"rdma", "NFS/RDMA", r.RDMA},
+		{"tcp", "NFS/TCP", r.TCP},
+		{"mount", "MOUNT", r.Mount},
+		{"push", "push", r.Push},
+		{"replies", "replies", r.Reply},
+		{"status", "status", r.Status},
 	}, func(p place) bool { return p.addr == "" })
 }
 
@@ -470,13 +474,13 @@ func shellQuote(s string) string {
 // writePortFile writes the addresses atomically, so that nobody who waits for the file sees half
 // of it.
 func writePortFile(name string, r *readyJSON) error {
-	text := fmt.Sprintf("EXPORT=%s\nRDMA=%s\nMOUNT=%s\nTCP=%s\n", r.Export, r.RDMA, r.Mount, r.TCP) // also those that there are not
+	lines := []string{"EXPORT=" + r.Export, "RDMA=" + r.RDMA, "MOUNT=" + r.Mount, "TCP=" + r.TCP} // also those that there are not
 	for _, at := range r.places() {
 		if at.name != "rdma" && at.name != "mount" && at.name != "tcp" {
-			text += strings.ToUpper(at.name) + "=" + at.addr + "\n"
+			lines = append(lines, strings.ToUpper(at.name)+"="+at.addr)
 		}
 	}
-	text += "PID=" + strconv.Itoa(r.PID) + "\n"
+	text := strings.Join(append(lines, "PID="+strconv.Itoa(r.PID)), "\n") + "\n"
 	tmp := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".tmp")
 	err := os.WriteFile(tmp, []byte(text), 0o644)
 	if err == nil {
