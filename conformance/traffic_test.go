@@ -137,11 +137,11 @@ func roundTrip(t *testing.T, c *nfsclient.Client, name string, data []byte) {
 	ctx := t.Context()
 	n, err := c.Create(ctx, c.Root(), name, 0o644, true)
 	check(t, err)
-	_, err = c.WriteFrom(ctx, n, nfsclient.Memory(data), int64(len(data)), nil)
+	_, err = c.WriteFrom(ctx, n, nfsclient.Memory(data), 0, int64(len(data)), nil)
 	check(t, err)
 	check(t, c.Refresh(ctx, n))
 	got := make(nfsclient.Memory, len(data))
-	_, err = c.ReadTo(ctx, n, got, nil)
+	_, err = c.ReadTo(ctx, n, got, 0, nil)
 	check(t, err)
 	if !bytes.Equal(got, data) {
 		t.Fatalf("%s: what was read is not what was written", name)

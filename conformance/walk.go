@@ -72,7 +72,7 @@ func call(dir string) {
 		do   func() error
 	}{
 		{"write", func() error {
-			_, err := c.WriteFrom(ctx, file, bytes.NewReader(data), int64(len(data)), nil)
+			_, err := c.WriteFrom(ctx, file, bytes.NewReader(data), 0, int64(len(data)), nil)
 			return err
 		}},
 		{"read", func() error { _, err := c.ReadAt(ctx, file, buf, 0); return err }}, // what was written

@@ -45,7 +45,7 @@ func (s *session) cat(ctx context.Context, arg string) error {
 	defer cancel()
 	w := nfsclient.NewOrderedWriter(ctx, s.a.stdout, 0)
 	defer w.Close()
-	done, err := r.c.ReadTo(ctx, r.n, w, nil)
+	done, err := r.c.ReadTo(ctx, r.n, w, 0, nil)
 	if err == nil && done < r.n.Size() {
 		err = errChanged
 	}

@@ -262,7 +262,7 @@ func (r *remoteFile) fill(ctx context.Context, c *copier, src *source, from int6
 		return size, err
 	}
 	defer done()
-	size, err = r.c.WriteRange(ctx, r.n, data, from, src.size, c.bar.counter())
+	size, err = r.c.WriteFrom(ctx, r.n, data, from, src.size, c.bar.counter())
 	if err == nil && r.n.Size() > size {
 		err = r.c.SetAttr(ctx, r.n, &nfs3.SetAttr{SetSize: true, Size: uint64(size)})
 	}
@@ -276,7 +276,7 @@ func (r *remoteFile) same(ctx context.Context, src *source, size int64) error {
 		return err
 	}
 	defer done()
-	end, err := r.c.ReadTo(ctx, r.n, &comparer{r: data}, nil)
+	end, err := r.c.ReadTo(ctx, r.n, &comparer{r: data}, 0, nil)
 	return compared(end, size, err)
 }
 
@@ -422,13 +422,13 @@ func (l *localFile) fill(ctx context.Context, c *copier, src *source, from int64
 	if l.name == "" {
 		w := nfsclient.NewOrderedWriter(ctx, l.f, 0)
 		defer w.Close()
-		return src.client.ReadTo(ctx, src.node, w, c.bar.counter())
+		return src.client.ReadTo(ctx, src.node, w, 0, c.bar.counter())
 	}
 	var w io.WriterAt = l.f
 	if src.sparse {
 		w = &nfsclient.SparseSink{WriterAt: l.f, From: l.there}
 	}
-	size, err := src.client.ReadRange(ctx, src.node, w, from, c.bar.counter())
+	size, err := src.client.ReadTo(ctx, src.node, w, from, c.bar.counter())
 	if err == nil && (l.there > size || src.sparse) {
 		err = l.f.Truncate(size)
 	}
@@ -440,7 +440,7 @@ func (l *localFile) same(ctx context.Context, src *source, size int64) error {
 	if l.name == "" {
 		return nil
 	}
-	end, err := src.client.ReadTo(ctx, src.node, &comparer{r: l.f}, nil)
+	end, err := src.client.ReadTo(ctx, src.node, &comparer{r: l.f}, 0, nil)
 	return compared(end, size, err)
 }
 

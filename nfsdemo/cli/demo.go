@@ -235,7 +235,7 @@ func (d *demo) write(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	if done, err := d.c.WriteFrom(ctx, node, d.data[:n:n], int64(n), nil); err != nil || done != int64(n) {
+	if done, err := d.c.WriteFrom(ctx, node, d.data[:n:n], 0, int64(n), nil); err != nil || done != int64(n) {
 		return errors.Join(err, fmt.Errorf("wrote %d of %d octets", done, n))
 	}
 	st, err := os.Stat(filepath.Join(d.dir, fileName(n)))
@@ -252,7 +252,7 @@ func (d *demo) read(ctx context.Context, n int) error {
 		return err
 	}
 	clear(d.back[:n])
-	if done, err := d.c.ReadTo(ctx, node, d.back[:n:n], nil); err != nil || done != int64(n) {
+	if done, err := d.c.ReadTo(ctx, node, d.back[:n:n], 0, nil); err != nil || done != int64(n) {
 		return errors.Join(err, fmt.Errorf("read %d of %d octets", done, n))
 	}
 	for i, b := range d.back[:n] {

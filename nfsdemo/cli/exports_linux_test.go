@@ -213,7 +213,7 @@ func TestKernelDisk(t *testing.T) {
 	noErr(t, err)
 	x, err := c.Create(t.Context(), c.Root(), "x", 0o644, false)
 	noErr(t, err)
-	_, err = c.WriteFrom(t.Context(), x, strings.NewReader("x"), 1, nil)
+	_, err = c.WriteFrom(t.Context(), x, strings.NewReader("x"), 0, 1, nil)
 	noErr(t, err)
 	if err := unix.Unmount(at, 0); err != unix.EBUSY {
 		t.Errorf("umount of a disk that is served: %v", err)

@@ -182,7 +182,7 @@ func TestManageGIDs(t *testing.T) {
 				cl := must(nfsclient.Dial(t.Context(), u, cfg))(t)
 				for name, may := range map[string]bool{"7029": c.here, "7099": c.elsewhere} {
 					n := must(cl.Lookup(t.Context(), dir+"/"+name))(t)
-					if _, err := cl.ReadTo(t.Context(), n, sink, nil); (err == nil) != may {
+					if _, err := cl.ReadTo(t.Context(), n, sink, 0, nil); (err == nil) != may {
 						t.Errorf("manage %v: %+v reads the file of %s: %v", manage, c, name, err)
 					}
 				}

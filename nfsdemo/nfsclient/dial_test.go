@@ -113,14 +113,14 @@ func TestBothTransports(t *testing.T) {
 			noErr(t, err)
 			n, err := c.Create(t.Context(), dir, "file", 0o640, true)
 			noErr(t, err)
-			if done, err := c.WriteFrom(t.Context(), n, data, int64(len(data)), nil); err != nil || done != int64(len(data)) {
+			if done, err := c.WriteFrom(t.Context(), n, data, 0, int64(len(data)), nil); err != nil || done != int64(len(data)) {
 				t.Fatalf("WriteFrom = %d, %v", done, err)
 			}
 			if n, err = c.Child(t.Context(), dir, "file"); err != nil || n.Size() != int64(len(data)) {
 				t.Fatalf("Child = %+v, %v", n, err)
 			}
 			back := make(nfsclient.Memory, len(data))
-			if done, err := c.ReadTo(t.Context(), n, back, nil); err != nil || !bytes.Equal(back, data) {
+			if done, err := c.ReadTo(t.Context(), n, back, 0, nil); err != nil || !bytes.Equal(back, data) {
 				t.Fatalf("ReadTo = %d, %v", done, err)
 			}
 			must(c.Symlink(t.Context(), dir, "link", "file"))(t)
@@ -356,14 +356,14 @@ func roundTrip(t *testing.T, c *nfsclient.Client, dir *nfsclient.Node, data []by
 	if err != nil {
 		return err
 	}
-	if _, err := c.WriteFrom(t.Context(), n, bytes.NewReader(data), int64(len(data)), nil); err != nil {
+	if _, err := c.WriteFrom(t.Context(), n, bytes.NewReader(data), 0, int64(len(data)), nil); err != nil {
 		return err
 	}
 	if n, err = c.Lookup(t.Context(), n.Path); err != nil {
 		return err
 	}
 	got := make(sinkAt, len(data))
-	if _, err := c.ReadTo(t.Context(), n, got, nil); err != nil {
+	if _, err := c.ReadTo(t.Context(), n, got, 0, nil); err != nil {
 		return err
 	}
 	if !bytes.Equal(got, data) {

@@ -63,13 +63,13 @@ func ExampleDial() {
 	defer c.Close()
 
 	n, _ := c.Create(ctx, c.Root(), "hello.txt", 0o644, true)
-	written, err := c.WriteFrom(ctx, n, bytes.NewReader([]byte("hello, world\n")), -1, nil)
+	written, err := c.WriteFrom(ctx, n, bytes.NewReader([]byte("hello, world\n")), 0, -1, nil)
 	fmt.Println(written, err)
 
 	n, _ = c.Lookup(ctx, "/export/hello.txt")
 	out := nfsclient.NewOrderedWriter(ctx, os.Stdout, 0)
 	defer out.Close()
-	read, err := c.ReadTo(ctx, n, out, nil)
+	read, err := c.ReadTo(ctx, n, out, 0, nil)
 	fmt.Println(read, err)
 	// Output:
 	// 13 <nil>
@@ -89,7 +89,7 @@ func ExampleClient_FS() {
 	}
 	defer c.Close()
 	n, _ := c.Create(ctx, c.Root(), "hello.txt", 0o644, true)
-	_, _ = c.WriteFrom(ctx, n, strings.NewReader("hello over NFS/RDMA"), -1, nil)
+	_, _ = c.WriteFrom(ctx, n, strings.NewReader("hello over NFS/RDMA"), 0, -1, nil)
 
 	web := httptest.NewServer(http.FileServerFS(c.FS(ctx)))
 	defer web.Close()

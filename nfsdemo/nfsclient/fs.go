@@ -203,7 +203,7 @@ func (o *openFile) WriteTo(w io.Writer) (int64, error) {
 	out := NewOrderedWriter(ctx, w, o.off)
 	defer out.Close()
 	from := o.off
-	end, err := o.f.c.ReadRange(ctx, o.n, out, from, nil)
+	end, err := o.f.c.ReadTo(ctx, o.n, out, from, nil)
 	o.off = max(end, from)
 	return o.off - from, o.err("read", err)
 }

@@ -25,7 +25,7 @@ func filled(t testing.TB) *nfsclient.Client {
 	dir := must(c.MkdirAll(t.Context(), "/export/dir/sub", 0o755))(t)
 	for name, n := range map[string]int{"empty": 0, "short": 5, "long": 1201} {
 		f := must(c.Create(t.Context(), dir, name, 0o644, true))(t)
-		must(c.WriteFrom(t.Context(), f, strings.NewReader(digits(n)), int64(n), nil))(t)
+		must(c.WriteFrom(t.Context(), f, strings.NewReader(digits(n)), 0, int64(n), nil))(t)
 	}
 	for i := range 20 {
 		must(c.Create(t.Context(), c.Root(), fmt.Sprintf("%0200d", i), 0o600, true))(t)

@@ -421,7 +421,7 @@ func TestHostileCut(t *testing.T) {
 			var out bytes.Buffer
 			w := nfsclient.NewOrderedWriter(ctx, &out, 0)
 			defer w.Close()
-			got, err := c.ReadTo(ctx, n, w, nil)
+			got, err := c.ReadTo(ctx, n, w, 0, nil)
 			if fails && (err == nil || ctx.Err() != nil) || !fails && (err != nil || got != 4196 || out.Len() != 4196) {
 				t.Errorf("%d octets of %d: %v", out.Len(), got, err)
 			}
@@ -436,10 +436,10 @@ func TestHostileCrumbs(t *testing.T) {
 	n := must(c.Child(t.Context(), c.Root(), "f"))(t)
 	buf := make([]byte, 100_000)
 	for what, move := range map[string]func() error{
-		"ReadTo": func() error { _, err := c.ReadTo(t.Context(), n, nfsclient.Memory(buf), nil); return err },
+		"ReadTo": func() error { _, err := c.ReadTo(t.Context(), n, nfsclient.Memory(buf), 0, nil); return err },
 		"ReadAt": func() error { _, err := c.ReadAt(t.Context(), n, buf, 0); return err },
 		"WriteFrom": func() error {
-			_, err := c.WriteFrom(t.Context(), n, bytes.NewReader(buf), int64(len(buf)), nil)
+			_, err := c.WriteFrom(t.Context(), n, bytes.NewReader(buf), 0, int64(len(buf)), nil)
 			return err
 		},
 		"WriteAt": func() error { _, _, err := c.WriteAt(t.Context(), n, buf, 0, nfs3.FileSync); return err },

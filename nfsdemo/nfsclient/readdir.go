@@ -164,55 +164,41 @@ func (l *lister) page(ctx context.Context) (page []entry, n int, err error) {
 	if l.c.listings.Load() > fewListings {
 		size = dirLeast
 	}
+	add := func(e *nfs3.DirEntry, fh nfs3.FileHandle, attr nfs3.Attr) error {
+		n++
+		ok, err := l.take(e)
+		if ok {
+			page = append(page, entry{e.Name, fh, attr})
+		}
+		return err
+	}
 	if !l.plus {
-		return l.plainPage(ctx, size)
+		args := nfs3.ReadDirArgs{Dir: l.dir.FH, Cookie: l.cookie, Verf: l.verf, Count: size}
+		var res nfs3.ReadDirRes
+		call := rpc.Call{Proc: uint32(nfs3.ProcReadDir), Args: xdr.Encode(nil, &args), MaxResults: dirRoom}
+		err = l.c.exchange(ctx, &call, &res, nil)
+		page, l.verf, l.eof = make([]entry, 0, len(res.Entries)), res.Verf, res.EOF
+		for i := 0; err == nil && i < len(res.Entries); i++ {
+			err = add(&res.Entries[i], nil, nfs3.Attr{})
+		}
+		return page, n, err
 	}
 	args := nfs3.ReadDirPlusArgs{Dir: l.dir.FH, Cookie: l.cookie, Verf: l.verf, DirCount: size, MaxCount: size}
 	var res nfs3.ReadDirPlusRes
 	call := rpc.Call{Proc: uint32(nfs3.ProcReadDirPlus), Args: xdr.Encode(nil, &args), MaxResults: dirRoom}
-	err = l.c.exchange(ctx, &call, &res, func() error {
-		page = make([]entry, 0, len(res.Entries))
-		for i := range res.Entries {
+	err = l.c.exchange(ctx, &call, &res, func() (err error) {
+		page, l.verf, l.eof = make([]entry, 0, len(res.Entries)), res.Verf, res.EOF
+		for i := 0; err == nil && i < len(res.Entries); i++ {
 			e := &res.Entries[i]
-			ok, err := l.take(&e.DirEntry)
-			if err != nil {
-				return err
-			}
-			if !ok {
-				continue
-			}
-			node := entry{name: e.Name}
 			if e.Handle.Present && e.Attr.Present {
-				node.fh, node.attr = bytes.Clone(e.Handle.Handle), e.Attr.Attr
+				err = add(&e.DirEntry, bytes.Clone(e.Handle.Handle), e.Attr.Attr)
+			} else {
+				err = add(&e.DirEntry, nil, nfs3.Attr{})
 			}
-			page = append(page, node)
 		}
-		l.verf, l.eof = res.Verf, res.EOF
-		return nil
+		return err
 	})
-	return page, len(res.Entries), err
-}
-
-// plainPage calls READDIR.
-func (l *lister) plainPage(ctx context.Context, size uint32) (page []entry, n int, err error) {
-	args := nfs3.ReadDirArgs{Dir: l.dir.FH, Cookie: l.cookie, Verf: l.verf, Count: size}
-	var res nfs3.ReadDirRes
-	call := rpc.Call{Proc: uint32(nfs3.ProcReadDir), Args: xdr.Encode(nil, &args), MaxResults: dirRoom}
-	if err := l.c.exchange(ctx, &call, &res, nil); err != nil {
-		return nil, 0, err
-	}
-	page = make([]entry, 0, len(res.Entries))
-	for i := range res.Entries {
-		ok, err := l.take(&res.Entries[i])
-		if err != nil {
-			return nil, 0, err
-		}
-		if ok {
-			page = append(page, entry{name: res.Entries[i].Name})
-		}
-	}
-	l.verf, l.eof = res.Verf, res.EOF
-	return page, len(res.Entries), nil
+	return page, n, err
 }
 
 // take checks an entry; ok is false for "." and "..". An invalid name is an error, because it could lead

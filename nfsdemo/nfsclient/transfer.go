@@ -11,16 +11,11 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
-// ReadTo copies a whole file into dst, with several READs in flight, and returns the number of octets
-// copied. Several goroutines write to dst, at the file's offsets; see [OrderedWriter] for a pipe and
-// [Lender] for memory. The size in n is a hint: ReadTo reads to the actual end of the file. progress,
-// if not nil, is called with the number of octets as they are copied.
-func (c *Client) ReadTo(ctx context.Context, n *Node, dst io.WriterAt, progress func(octets int)) (int64, error) {
-	return c.ReadRange(ctx, n, dst, 0, progress)
-}
-
-// ReadRange is ReadTo from offset off on. It returns the offset at which it ended: the size of the file.
-func (c *Client) ReadRange(ctx context.Context, n *Node, dst io.WriterAt, off int64, progress func(octets int)) (int64, error) {
+// ReadTo copies a file from offset off on into dst, with several READs in flight, and returns the offset at which it
+// ended: the size of the file. Several goroutines write to dst, at the file's offsets; see [OrderedWriter] for a pipe and
+// [Lender] for memory. The size in n is a hint: ReadTo reads to the actual end of the file. progress, if not nil, is called
+// with the number of octets as they are copied.
+func (c *Client) ReadTo(ctx context.Context, n *Node, dst io.WriterAt, off int64, progress func(octets int)) (int64, error) {
 	d := download{c: c, n: n, dst: dst}
 	d.lender, _ = dst.(Lender)
 	var err error
@@ -60,8 +55,7 @@ func (d *download) move(ctx context.Context, w *worker, off int64, n int) (int, 
 	return done, last, err
 }
 
-// block moves the octets [off, off+n). It continues a short READ (RFC 1813 Section 3.3.6: a READ is short by the
-// server's choice, or at the end of the file, and then eof is set).
+// block moves the octets [off, off+n), through the worker's memory unless dst lends its own.
 func (d *download) block(ctx context.Context, w *worker, off int64, n int) (int, bool, error) {
 	var mem []byte
 	if d.lender != nil {
@@ -71,28 +65,26 @@ func (d *download) block(ctx context.Context, w *worker, off int64, n int) (int,
 	if !lent {
 		mem = w.buf(n)
 	}
-	done := 0
-	var p pace
-	for done < n {
-		at := off + int64(done)
-		sink := mem[done:]
-		got, eof, err := d.c.read(ctx, d.n, at, sink, func(data []byte) error {
-			if lent {
-				keep(sink, data)
-				return nil
-			}
-			return writeAt(d.dst, data, at)
-		})
-		done += got
-		switch {
-		case err != nil:
-			return done, false, err
-		case eof:
-			return done, true, nil
-		case done == n:
-			return done, false, nil
+	return d.c.fill(ctx, d.n, mem, off, func(data []byte, at int) error {
+		if lent {
+			keep(mem[at:], data)
+			return nil
 		}
-		if err := p.next(got); err != nil {
+		return writeAt(d.dst, data, off+int64(at))
+	})
+}
+
+// fill reads what p has room for, from offset off, and passes it to use, with its place in p. It continues a short READ
+// (RFC 1813 Section 3.3.6: a READ is short by the server's choice, or at the end of the file, and then eof is set).
+func (c *Client) fill(ctx context.Context, n *Node, p []byte, off int64, use func(data []byte, at int) error) (done int, eof bool, err error) {
+	var pc pace
+	for done < len(p) {
+		at := done
+		got, eof, err := c.read(ctx, n, off+int64(at), p[at:min(len(p), at+c.reads.size)], func(data []byte) error { return use(data, at) })
+		if done += got; err != nil || eof || done == len(p) {
+			return done, eof, err
+		}
+		if err := pc.next(got); err != nil {
 			return done, false, err
 		}
 	}
@@ -121,28 +113,14 @@ func writeAt(dst io.WriterAt, data []byte, off int64) error {
 // ReadAt reads into p, which it borrows, from offset off. It returns fewer than len(p) octets only
 // with an error, which is io.EOF at the end of the file.
 func (c *Client) ReadAt(ctx context.Context, n *Node, p []byte, off int64) (int, error) {
-	done := 0
-	var pc pace
-	for done < len(p) {
-		sink := p[done:min(len(p), done+c.reads.size)]
-		got, eof, err := c.read(ctx, n, off+int64(done), sink, func(data []byte) error {
-			keep(sink, data)
-			return nil
-		})
-		done += got
-		switch {
-		case err != nil:
-			return done, pathErr("read", n.Path, err)
-		case eof && done < len(p):
-			return done, io.EOF
-		case done == len(p):
-			return done, nil
-		}
-		if err := pc.next(got); err != nil {
-			return done, pathErr("read", n.Path, err)
-		}
+	done, eof, err := c.fill(ctx, n, p, off, func(data []byte, at int) error {
+		keep(p[at:], data)
+		return nil
+	})
+	if err == nil && eof && done < len(p) {
+		return done, io.EOF
 	}
-	return done, nil
+	return done, pathErr("read", n.Path, err)
 }
 
 // Source returns n as a source of [Client.WriteFrom], for copies between servers.
@@ -168,21 +146,15 @@ type releaser interface {
 	Size() int64
 }
 
-// WriteFrom copies src into a file from its start, with several WRITEs in flight, and returns the
-// number of octets that are durable on the server. size is a hint, -1 if unknown; src is read to its
-// end, by several goroutines. See [Window] for a stream and [Lender] for memory. progress, if not nil,
-// is called with the number of octets as they are copied.
+// WriteFrom copies src into a file, from offset off of both on, with several WRITEs in flight, and returns the offset up to
+// which the octets that it has written are durable on the server. size, that of src, is a hint, -1 if unknown; src is read to
+// its end, by several goroutines. See [Window] for a stream and [Lender] for memory. progress, if not nil, is called with the
+// number of octets as they are copied.
 //
 // WRITEs are UNSTABLE and followed by COMMIT. If the write verifier shows that the server may have
 // lost data, they are sent again (RFC 1813 Section 3.3.21: "the client must retransmit all of the
 // buffers"). A file of one block is written FILE_SYNC instead, which saves the COMMIT.
-func (c *Client) WriteFrom(ctx context.Context, n *Node, src io.ReaderAt, size int64, progress func(octets int)) (int64, error) {
-	return c.WriteRange(ctx, n, src, 0, size, progress)
-}
-
-// WriteRange is WriteFrom from offset off on, of the file and of src, whose size is a hint. It returns the
-// offset up to which the octets that it has written are durable.
-func (c *Client) WriteRange(ctx context.Context, n *Node, src io.ReaderAt, off, size int64, progress func(octets int)) (int64, error) {
+func (c *Client) WriteFrom(ctx context.Context, n *Node, src io.ReaderAt, off, size int64, progress func(octets int)) (int64, error) {
 	u := upload{c: c, n: n, src: src, holes: math.MaxInt64}
 	u.lender, _ = src.(Lender)
 	u.single = size >= 0 && size-off <= int64(c.writes.size)
@@ -270,7 +242,6 @@ func (u *upload) move(ctx context.Context, w *worker, off int64, n int) (done in
 			return 0, false, err
 		}
 	}
-	var p pace
 	for done < len(data) {
 		part, at := data[done:], off+int64(done)
 		if at >= u.holes {
@@ -281,19 +252,30 @@ func (u *upload) move(ctx context.Context, w *worker, off int64, n int) (done in
 			}
 			part = part[:n]
 		}
-		res, err := u.c.write(ctx, u.n, at, part, u.stable)
-		if err != nil {
-			return done, false, err
-		}
-		u.wrote(&res)
-		if done += int(res.Count); int(res.Count) == len(part) {
-			continue
-		}
-		if err := p.next(int(res.Count)); err != nil {
+		n, err := u.c.put(ctx, u.n, part, at, u.stable, u.wrote)
+		if done += n; err != nil {
 			return done, false, err
 		}
 	}
 	return done, last, nil
+}
+
+// put writes data at offset off, with more WRITEs where one is short, and passes their results to wrote.
+func (c *Client) put(ctx context.Context, n *Node, data []byte, off int64, stable nfs3.StableHow, wrote func(*nfs3.WriteRes)) (done int, err error) {
+	var p pace
+	for {
+		res, err := c.write(ctx, n, off+int64(done), data[done:min(len(data), done+c.writes.size)], stable)
+		if err != nil {
+			return done, err
+		}
+		wrote(&res)
+		if done += int(res.Count); done == len(data) {
+			return done, nil
+		}
+		if err := p.next(int(res.Count)); err != nil {
+			return done, err
+		}
+	}
 }
 
 // wrote records what must be committed after a WRITE.
@@ -314,22 +296,8 @@ func (u *upload) wrote(res *nfs3.WriteRes) {
 // verifier.
 func (c *Client) WriteAt(ctx context.Context, n *Node, p []byte, off int64, stable nfs3.StableHow) (int, nfs3.WriteVerf, error) {
 	var verf nfs3.WriteVerf
-	done := 0
-	var pc pace
-	for first := true; first || done < len(p); first = false {
-		res, err := c.write(ctx, n, off+int64(done), p[done:min(len(p), done+c.writes.size)], stable)
-		if err != nil {
-			return done, verf, pathErr("write", n.Path, err)
-		}
-		done, verf = done+int(res.Count), res.Verf
-		if done == len(p) {
-			break
-		}
-		if err := pc.next(int(res.Count)); err != nil {
-			return done, verf, pathErr("write", n.Path, err)
-		}
-	}
-	return done, verf, nil
+	done, err := c.put(ctx, n, p, off, stable, func(res *nfs3.WriteRes) { verf = res.Verf })
+	return done, verf, pathErr("write", n.Path, err)
 }
 
 // Commit makes all data that were written to n durable and returns the write verifier. Data written
@@ -686,11 +654,11 @@ func (m Memory) WriteAt(p []byte, off int64) (int, error) {
 	return n, nil
 }
 
-// SparseSource is a source of [Client.WriteRange] whose blocks of zeros are not sent where the file has no octets yet:
+// SparseSource is a source of [Client.WriteFrom] whose blocks of zeros are not sent where the file has no octets yet:
 // they become holes.
 type SparseSource struct{ io.ReaderAt }
 
-// SparseSink is a destination of [Client.ReadRange] that leaves out blocks of zeros from octet From on, where the file
+// SparseSink is a destination of [Client.ReadTo] that leaves out blocks of zeros from octet From on, where the file
 // has none yet. Whoever uses it sets the size of the file afterwards.
 type SparseSink struct {
 	io.WriterAt

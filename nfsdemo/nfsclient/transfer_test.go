@@ -55,7 +55,7 @@ func TestReadTo(t *testing.T) {
 							dst = plain{got}
 						}
 						var told atomic.Int64
-						copied, err := c.ReadTo(t.Context(), n, dst, func(k int) { told.Add(int64(k)) })
+						copied, err := c.ReadTo(t.Context(), n, dst, 0, func(k int) { told.Add(int64(k)) })
 						if err != nil || copied != int64(size) || told.Load() != int64(size) {
 							t.Fatalf("ReadTo = %d, %v, progress %d, want %d", copied, err, told.Load(), size)
 						}
@@ -80,7 +80,7 @@ func TestReadToFollowsTheRealSize(t *testing.T) {
 		c := f.client(t, small)
 		n := &nfsclient.Node{Path: "/export/a", FH: f.handle("a"), Attr: nfs3.Attr{Type: nfs3.TypeReg, Size: uint64(tt.said)}}
 		got := make(nfsclient.Memory, tt.real)
-		if copied, err := c.ReadTo(t.Context(), n, got, nil); err != nil || copied != int64(tt.real) {
+		if copied, err := c.ReadTo(t.Context(), n, got, 0, nil); err != nil || copied != int64(tt.real) {
 			t.Errorf("size %d, said %d: ReadTo = %d, %v", tt.real, tt.said, copied, err)
 		}
 		if !bytes.Equal(got, data) {
@@ -98,14 +98,14 @@ func TestReadToOrdered(t *testing.T) {
 	var out bytes.Buffer
 	w := nfsclient.NewOrderedWriter(t.Context(), &out, 0)
 	defer w.Close()
-	must(c.ReadTo(t.Context(), n, w, nil))(t)
+	must(c.ReadTo(t.Context(), n, w, 0, nil))(t)
 	if !bytes.Equal(out.Bytes(), data) {
 		t.Error("content differs")
 	}
 	bad := errors.New("pipe closed")
 	broken := nfsclient.NewOrderedWriter(t.Context(), failWriter{bad}, 0)
 	defer broken.Close()
-	if _, err := c.ReadTo(t.Context(), n, broken, nil); !errors.Is(err, bad) {
+	if _, err := c.ReadTo(t.Context(), n, broken, 0, nil); !errors.Is(err, bad) {
 		t.Errorf("got %v, want the writer's error", err)
 	}
 }
@@ -121,7 +121,7 @@ func TestReadsAreInFlight(t *testing.T) {
 			synctest.Wait() // all that can start has started
 			close(f.gate)
 		}()
-		must(c.ReadTo(t.Context(), n, make(nfsclient.Memory, 1000), nil))(t)
+		must(c.ReadTo(t.Context(), n, make(nfsclient.Memory, 1000), 0, nil))(t)
 		if f.most != 3 {
 			t.Errorf("%d READs were in flight at most, want 3", f.most)
 		}
@@ -151,7 +151,7 @@ func TestWriteFrom(t *testing.T) {
 						hint = hint*2 + 1
 					}
 					var told atomic.Int64
-					done, err := c.WriteFrom(t.Context(), n, src, hint, func(k int) { told.Add(int64(k)) })
+					done, err := c.WriteFrom(t.Context(), n, src, 0, hint, func(k int) { told.Add(int64(k)) })
 					if err != nil || done != int64(size) || told.Load() != int64(size) {
 						t.Fatalf("WriteFrom = %d, %v, progress %d, want %d", done, err, told.Load(), size)
 					}
@@ -185,7 +185,7 @@ func TestWriteFromServerLosesData(t *testing.T) {
 				return nfs3.OK
 			}
 			src := nfsclient.NewWindow(bytes.NewReader(data), 700)
-			if done, err := c.WriteFrom(t.Context(), n, src, -1, nil); err != nil || done != int64(len(data)) {
+			if done, err := c.WriteFrom(t.Context(), n, src, 0, -1, nil); err != nil || done != int64(len(data)) {
 				t.Fatalf("reboot at %v %d: WriteFrom = %d, %v", proc, nth, done, err)
 			}
 			f.reboot() // what is durable survives another one
@@ -207,7 +207,7 @@ func TestWriteFromServerLosesDataForEver(t *testing.T) {
 		return nfs3.OK
 	}
 	data := testData(950)
-	if done, err := c.WriteFrom(t.Context(), n, data, 950, nil); err != nil || done != 950 {
+	if done, err := c.WriteFrom(t.Context(), n, data, 0, 950, nil); err != nil || done != 950 {
 		t.Fatalf("WriteFrom = %d, %v, want the last try to be FILE_SYNC", done, err)
 	}
 	f.reboot()
@@ -231,19 +231,19 @@ func TestWriteFromErrors(t *testing.T) {
 		}
 		return nfs3.OK
 	}
-	_, err = c.WriteFrom(t.Context(), n, testData(1000), 1000, nil)
+	_, err = c.WriteFrom(t.Context(), n, testData(1000), 0, 1000, nil)
 	if !isStatus(err, nfs3.ErrNoSpc) {
 		t.Errorf("got %v, want NOSPC", err)
 	}
 	bad := errors.New("disk torn")
-	if _, err := c.WriteFrom(t.Context(), n, badSource{bad}, 1000, nil); !errors.Is(err, bad) {
+	if _, err := c.WriteFrom(t.Context(), n, badSource{bad}, 0, 1000, nil); !errors.Is(err, bad) {
 		t.Errorf("got %v, want the source's error", err)
 	}
 	f.hook, f.maxIO = nil, 0
-	if _, err := c.WriteFrom(t.Context(), n, testData(10), 10, nil); !errors.Is(err, nfsclient.ErrNoProgress) {
+	if _, err := c.WriteFrom(t.Context(), n, testData(10), 0, 10, nil); !errors.Is(err, nfsclient.ErrNoProgress) {
 		t.Errorf("got %v, want ErrNoProgress", err)
 	}
-	if _, err := c.ReadTo(t.Context(), &nfsclient.Node{FH: n.FH, Attr: nfs3.Attr{Size: 5}}, make(nfsclient.Memory, 5), nil); err == nil && len(f.data("a")) > 0 {
+	if _, err := c.ReadTo(t.Context(), &nfsclient.Node{FH: n.FH, Attr: nfs3.Attr{Size: 5}}, make(nfsclient.Memory, 5), 0, nil); err == nil && len(f.data("a")) > 0 {
 		t.Error("a READ of nothing without eof must be an error")
 	}
 }
@@ -331,7 +331,7 @@ func (f *mixFile) step(ctx context.Context) (err error) {
 		p := f.random(mixMost / 2)
 		f.store(p, 0)
 		var n int64
-		if n, err = f.c.WriteFrom(ctx, f.n, bytes.NewReader(p), int64(len(p)), nil); n != int64(len(p)) {
+		if n, err = f.c.WriteFrom(ctx, f.n, bytes.NewReader(p), 0, int64(len(p)), nil); n != int64(len(p)) {
 			f.t.Errorf("%d octets written of %d", n, len(p))
 		}
 		return err
@@ -364,7 +364,7 @@ func (f *mixFile) whole(ctx context.Context) error {
 		return err
 	}
 	got := make(nfsclient.Memory, len(f.want)+f.rnd.IntN(100))
-	n, err := f.c.ReadTo(ctx, f.n, got, nil)
+	n, err := f.c.ReadTo(ctx, f.n, got, 0, nil)
 	if err == nil && (f.n.Size() != int64(len(f.want)) || !bytes.Equal(got[:n], f.want)) {
 		f.t.Errorf("a file of %d octets differs: %d octets, size %d", len(f.want), n, f.n.Size())
 	}

@@ -166,7 +166,7 @@ func open(b *testing.B, c *column, i int) *file {
 	f.n, err = f.c.Create(ctx, f.c.Root(), fmt.Sprintf("bench.%d", i), 0o600, false)
 	check(b, err)
 	if f.n.Size() != *fileSize {
-		_, err = f.c.WriteFrom(ctx, f.n, nfsclient.Memory(make([]byte, *fileSize)), *fileSize, nil)
+		_, err = f.c.WriteFrom(ctx, f.n, nfsclient.Memory(make([]byte, *fileSize)), 0, *fileSize, nil)
 		check(b, err)
 	}
 	return f

@@ -84,7 +84,7 @@ func TestMemfs(t *testing.T) {
 		go func() {
 			n, err := c.Create(ctx, dir, fmt.Sprint(i), 0o644, true)
 			if err == nil {
-				_, err = c.WriteFrom(ctx, n, bytes.NewReader(data), int64(len(data)), nil)
+				_, err = c.WriteFrom(ctx, n, bytes.NewReader(data), 0, int64(len(data)), nil)
 			}
 			errs <- err
 		}()
@@ -197,7 +197,7 @@ func Example() {
 	}
 	defer c.Close()
 	n, _ := c.Create(ctx, c.Root(), "hello", 0o644, true)
-	_, err = c.WriteFrom(ctx, n, strings.NewReader("from afar"), -1, nil)
+	_, err = c.WriteFrom(ctx, n, strings.NewReader("from afar"), 0, -1, nil)
 	f, _ := under.Open("hello")
 	text := make([]byte, 9)
 	_, _ = f.Read(text)

@@ -95,7 +95,7 @@ func prepare(ctx context.Context, c *nfsclient.Client, name string) (*calls, err
 	if w.file, err = c.Create(ctx, w.dir, "file", 0o644, false); err != nil {
 		return nil, err
 	}
-	_, err = c.WriteFrom(ctx, w.file, bytes.NewReader(bytes.Repeat(w.data, 16)), 1<<20, nil)
+	_, err = c.WriteFrom(ctx, w.file, bytes.NewReader(bytes.Repeat(w.data, 16)), 0, 1<<20, nil)
 	return w, err
 }
 

@@ -127,7 +127,7 @@ func (f *failover) upload(killed chan struct{}) {
 		for i := range f.data {
 			f.data[i] = byte(rand.Uint32())
 		}
-		n, err := f.c.WriteFrom(f.Context(), f.file, bytes.NewReader(f.data), uploadSize, nil)
+		n, err := f.c.WriteFrom(f.Context(), f.file, bytes.NewReader(f.data), 0, uploadSize, nil)
 		if err != nil || n != uploadSize {
 			f.Errorf("upload: %d octets, %v", n, err)
 			return
