@@ -59,8 +59,7 @@ func TestConflict(t *testing.T) {
 	if _, err := b.raw(lockd.NLMProgram, 4, uint32(lockd.ProcLock), []byte{1, 2, 3, 4}); !isRPCStatus(err) {
 		t.Errorf("arguments that are too short: %v", err)
 	}
-	share := lockd.ShareArgs{Cookie: []byte("cookie"), Caller: []byte("x"), File: r.file, Mode: 1, Access: 1}
-	if got := b.status(lockd.ProcShare, &share); got != lockd.Failed {
+	if got := b.status(lockd.ProcShare, &lockd.UnlockArgs{Cookie: []byte("cookie")}); got != lockd.Failed { // the rest does not matter
 		t.Errorf("SHARE: %v", got)
 	}
 }
@@ -142,7 +141,7 @@ func TestCancel(t *testing.T) {
 		t.Errorf("%d calls of GRANTED after CANCEL", n)
 	}
 	expect(t, "c unlocks", c.unlock(0, 10), lockd.Granted)
-	if held, waits := r.locks.Len(); held != 0 || waits != 0 {
+	if held, waits := r.held(); held != 0 || waits != 0 {
 		t.Errorf("%d locks and %d waits are left", held, waits)
 	}
 	// A client that waits no more when GRANTED comes says so.
@@ -151,7 +150,7 @@ func TestCancel(t *testing.T) {
 	expect(t, "b", b.lock(0, 10, true), lockd.Blocked)
 	expect(t, "a unlocks", a.unlock(0, 10), lockd.Granted)
 	receive(t, "GRANTED", b.granted)
-	eventually(t, "the lock is free", func() bool { held, _ := r.locks.Len(); return held == 0 })
+	eventually(t, "the lock is free", func() bool { held, _ := r.held(); return held == 0 })
 }
 
 // TestDeaf: a client that cannot be called asks again and has the lock; if it does not, the next one has.
@@ -161,7 +160,7 @@ func TestDeaf(t *testing.T) {
 	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
 	expect(t, "b", b.lock(0, 10, true), lockd.Blocked)
 	expect(t, "a unlocks", a.unlock(0, 10), lockd.Granted)
-	eventually(t, "nobody holds a lock", func() bool { held, _ := r.locks.Len(); return held == 0 })
+	eventually(t, "nobody holds a lock", func() bool { held, _ := r.held(); return held == 0 })
 	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
 	expect(t, "b", b.lock(0, 10, true), lockd.Blocked)
 	expect(t, "a unlocks", a.unlock(0, 10), lockd.Granted)
@@ -186,8 +185,8 @@ func TestClientRestart(t *testing.T) {
 	expect(t, "b", b.lock(20, 1, false), lockd.Denied)
 	a.started(5)
 	expect(t, "b", b.lock(20, 1, false), lockd.Granted)
-	must(b.send(lockd.ProcFreeAll, &lockd.FreeAllArgs{Name: []byte(b.name)}))(t)
-	if held, waits := r.locks.Len(); held != 0 || waits != 0 {
+	must(b.raw(lockd.NLMProgram, 4, uint32(lockd.ProcFreeAll), xdr.Encode(nil, &lockd.Notify{Name: []byte(b.name)})))(t)
+	if held, waits := r.held(); held != 0 || waits != 0 {
 		t.Errorf("%d locks and %d waits are left", held, waits)
 	}
 }
@@ -199,7 +198,7 @@ func TestFree(t *testing.T) {
 	a, b := r.client("127.0.0.2", false), r.client("127.0.0.3", false)
 	expect(t, "a", a.lock(0, 10, false), lockd.Granted)
 	expect(t, "b", b.lock(5, 10, true), lockd.Blocked)
-	eventually(t, "b waits", func() bool { _, waits := r.locks.Len(); return waits == 1 })
+	eventually(t, "b waits", func() bool { _, waits := r.held(); return waits == 1 })
 	list, n := r.locks.Locks(10)
 	if n != 2 || len(list) != 2 {
 		t.Fatalf("%d locks: %+v", n, list)
@@ -338,7 +337,7 @@ func TestLimits(t *testing.T) {
 			t.Fatal(st)
 		}
 	}
-	eventually(t, "waits beyond the limit end", func() bool { _, waits := r.locks.Len(); return waits == 3 })
+	eventually(t, "waits beyond the limit end", func() bool { _, waits := r.held(); return waits == 3 })
 	name := b.name
 	for i := range 40 {
 		b.name = fmt.Sprint(name, i)
@@ -396,7 +395,7 @@ func TestNotTold(t *testing.T) {
 		}
 		a.name = name
 		expect(t, a.name, a.unlock(f, 100), lockd.Granted)
-		eventually(t, "they have their locks", func() bool { _, waits := r.locks.Len(); return waits == 0 })
+		eventually(t, "they have their locks", func() bool { _, waits := r.held(); return waits == 0 })
 	}
 	if n := runtime.NumGoroutine() - before; n > 150 {
 		t.Errorf("%d goroutines", n)
@@ -431,7 +430,7 @@ func TestMuteClients(t *testing.T) {
 		expect(t, x.name, x.unlock(f, 100), lockd.Granted)
 		eventually(t, "as many are called as may be", func() bool { return calls.Load() >= 2 })
 	}
-	eventually(t, "they have their locks", func() bool { _, waits := r.locks.Len(); return waits == 0 })
+	eventually(t, "they have their locks", func() bool { _, waits := r.held(); return waits == 0 })
 	// If b had to wait for one of them, GRANTED would come when a call has ended, which takes five seconds. So may a turn on a
 	// busy machine, but not each of them.
 	for i := uint64(0); ; i++ {
@@ -577,7 +576,7 @@ func TestForgedAnswer(t *testing.T) {
 	got := receive(t, "GRANTED_MSG", b.granted)
 	must(a.send(lockd.ProcGrantedRes, &lockd.Res{Cookie: got.Cookie, Status: lockd.Denied}))(t)
 	time.Sleep(50 * time.Millisecond) // time to believe it
-	if held, _ := r.locks.Len(); held != 1 {
+	if held, _ := r.held(); held != 1 {
 		t.Errorf("%d locks are held", held)
 	}
 	must(b.send(lockd.ProcGrantedRes, &lockd.Res{Cookie: got.Cookie, Status: lockd.Granted}))(t)

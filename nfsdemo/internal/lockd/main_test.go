@@ -90,6 +90,12 @@ func (r *rig) start() {
 	go func() { r.served <- lockd.ServeUDP(r.t.Context(), r.udp, h, nil) }()
 }
 
+// held is how many locks are held, and how many are waited for.
+func (r *rig) held() (held, waits int) {
+	st := r.locks.Stats()
+	return st.Held, st.Waits
+}
+
 func (r *rig) stop() {
 	if r.locks == nil {
 		return

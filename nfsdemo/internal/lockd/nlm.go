@@ -52,13 +52,12 @@ func (s *Server) serveNLM(ctx context.Context, c *server.Call) error {
 		}
 	case ProcShare, ProcUnshare:
 		// Choice: none. They would have to bind those who open files by NFS, which has no OPEN.
-		var a ShareArgs
-		if err = Parse(&d, &a, c.Vers); err == nil {
-			res = &ShareRes{Cookie: a.Cookie, Status: Failed}
-		}
+		cookie := d.Opaque(MaxObject)
+		c.Resp.Results = xdr.AppendUint32(Append(c.Resp.Results, &Res{cookie, Failed}, c.Vers), 0)
+		return d.Err()
 	case ProcFreeAll:
-		var a FreeAllArgs
-		if err = Parse(&d, &a, c.Vers); err == nil {
+		var a Notify
+		if err = xdr.Decode(&d, &a).Err(); err == nil {
 			if cl := s.maybe(hostOf(c.RemoteAddr, a.Name)); cl != nil {
 				s.release(cl)
 			}

@@ -234,9 +234,6 @@ func (s *Server) Close() {
 // Grace returns how much longer only reclaims are granted.
 func (s *Server) Grace() time.Duration { return max(0, time.Until(s.graceEnd)) }
 
-// Len returns how many locks this process keeps, and how many are waited for.
-func (s *Server) Len() (held, waits int) { return s.local.Len() }
-
 // Stats returns the counters.
 func (s *Server) Stats() Stats {
 	held, waits := s.local.Len()

@@ -18,9 +18,9 @@ import (
 //	4, 9    UNLOCK, UNLOCK_MSG       UnlockArgs   Res
 //	5, 10   GRANTED, GRANTED_MSG     TestArgs     Res
 //	11-15   *_RES                    the results of the _MSG calls
-//	20, 21  SHARE, UNSHARE           ShareArgs    ShareRes
+//	20, 21  SHARE, UNSHARE           a cookie ... Res, and a number
 //	22      NM_LOCK                  LockArgs     Res
-//	23      FREE_ALL                 FreeAllArgs  void
+//	23      FREE_ALL                 Notify       void
 //
 // A _MSG call has no results; these come as a call of the _RES procedure in the other direction. Everything that Parse
 // returns is a view of its input.
@@ -252,48 +252,6 @@ func (r *TestRes) code(c *xdr.Coder, vers uint32) {
 	}
 }
 
-// ShareArgs is the arguments of SHARE and UNSHARE: DOS's share reservations.
-type ShareArgs struct {
-	Cookie       []byte
-	Caller       []byte
-	File, Owner  []byte
-	Mode, Access uint32
-	Reclaim      bool
-}
-
-func (a *ShareArgs) code(c *xdr.Coder, _ uint32) {
-	c.Opaque(&a.Cookie, MaxObject)
-	c.Opaque(&a.Caller, MaxNLMName)
-	c.Opaque(&a.File, MaxObject)
-	c.Opaque(&a.Owner, MaxObject)
-	c.Uint32(&a.Mode, &a.Access)
-	c.Bool(&a.Reclaim)
-}
-
-// ShareRes is the results of SHARE and UNSHARE.
-type ShareRes struct {
-	Cookie   []byte
-	Status   Status
-	Sequence uint32
-}
-
-func (r *ShareRes) code(c *xdr.Coder, vers uint32) {
-	c.Opaque(&r.Cookie, MaxObject)
-	r.Status.code(c, vers)
-	c.Uint32(&r.Sequence)
-}
-
-// FreeAllArgs is the arguments of FREE_ALL: a client that keeps no state has started again.
-type FreeAllArgs struct {
-	Name  []byte
-	State uint32
-}
-
-func (a *FreeAllArgs) code(c *xdr.Coder, _ uint32) {
-	c.Opaque(&a.Name, MaxNLMName)
-	c.Uint32(&a.State)
-}
-
 // This file has the Network Status Monitor protocol, version 1 (The Open Group, Protocols for
 // Interworking: XNFS, Version 3W, chapter 11): machines that have started again say so to those who hold locks for them,
 // or whose locks they have held.
@@ -339,7 +297,7 @@ type StatRes struct {
 
 func (r *StatRes) Code(c *xdr.Coder) { c.Uint32(&r.Outcome, &r.State) }
 
-// Notify is the arguments of NOTIFY.
+// Notify is the arguments of NOTIFY, and of NLM's FREE_ALL, for clients that keep no state.
 type Notify struct {
 	Name  []byte // who has started again; a view of the input
 	State uint32

@@ -30,12 +30,6 @@ var table = []struct {
 		&lockd.TestRes{Cookie: []byte{9}, Status: lockd.Denied, Exclusive: true, ID: 7, Owner: []byte("abcd"), Offset: 1, Len: 2},
 		"00000001 09000000 00000001 00000001 00000007 00000004 61626364 0000000000000001 0000000000000002",
 	},
-	{
-		&lockd.ShareArgs{Cookie: []byte{9}, Caller: []byte("c"), File: []byte{1, 2, 3, 4}, Owner: []byte("o"), Mode: 1, Access: 2, Reclaim: true},
-		"00000001 09000000 00000001 63000000 00000004 01020304 00000001 6f000000 00000001 00000002 00000001",
-	},
-	{&lockd.ShareRes{Cookie: []byte{9}, Status: lockd.Failed, Sequence: 8}, "00000001 09000000 00000009 00000008"},
-	{&lockd.FreeAllArgs{Name: []byte("c"), State: 5}, "00000001 63000000 00000005"},
 }
 
 const wireLock = "00000001 63000000 00000004 01020304 00000003 37406300 00000007 0000000000100000 0000000000000005"
