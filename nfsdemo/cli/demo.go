@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/nfsdemo/internal/exports"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/transport"
@@ -97,7 +98,7 @@ func (d *demo) run(ctx context.Context, most int) (err error) {
 	d.print()
 	if !d.a.json {
 		fmt.Fprintf(d.a.stdout, "all %d steps passed in %s: NFSv3 over RPC-over-RDMA over iWARP on %s\n",
-			len(steps), duration(time.Since(start)), d.svc.rdma.Addr())
+			len(steps), ops.Took(time.Since(start)), d.svc.rdma.Addr())
 	}
 	return nil
 }
@@ -182,8 +183,8 @@ func (d *demo) print() {
 	for i := range d.rows {
 		r := &d.rows[i]
 		table = append(table, []string{
-			r.Step, fmt.Sprint(r.Calls), octets(r.RDMARead), octets(r.RDMAWrite), octets(r.Inline),
-			fmt.Sprint(r.Credits), duration(time.Duration(r.Seconds * float64(time.Second))),
+			r.Step, fmt.Sprint(r.Calls), ops.Octets(r.RDMARead), ops.Octets(r.RDMAWrite), ops.Octets(r.Inline),
+			fmt.Sprint(r.Credits), ops.Took(time.Duration(r.Seconds * float64(time.Second))),
 		})
 	}
 	printColumns(d.a.stdout, table, 1, false, "  ")

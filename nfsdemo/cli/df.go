@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/nfs3"
 )
 
@@ -72,7 +73,7 @@ func (a *app) df(ctx context.Context, args []string, inodes bool) error {
 
 // spaceRow is a line of df.
 func spaceRow(r *remote, fs *nfs3.FSStatRes, inodes bool) []string {
-	total, free, avail, show := fs.TotalBytes, fs.FreeBytes, fs.AvailBytes, octets
+	total, free, avail, show := fs.TotalBytes, fs.FreeBytes, fs.AvailBytes, ops.Octets[uint64]
 	if inodes {
 		total, free, avail = fs.TotalFiles, fs.FreeFiles, fs.AvailFiles
 		show = func(n uint64) string { return fmt.Sprint(n) }

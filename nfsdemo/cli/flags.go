@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/nfsdemo/backend/dir"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/rpc"
 )
@@ -214,7 +215,7 @@ func (f *limitFlags) apply(cfg *transport.Config, card *Card) error {
 	}
 	if most := cgroupMemory(os.DirFS("/")); f.memory == 0 && most > 0 && most/10*6 < transport.DefaultMemory {
 		cfg.Limits.Memory = max(most/10*6, minMemory)
-		f.why = fmt.Sprintf("%s for calls, 60 %% of the cgroup's %s", octets(uint64(cfg.Limits.Memory)), octets(uint64(most)))
+		f.why = fmt.Sprintf("%s for calls, 60 %% of the cgroup's %s", ops.Octets(cfg.Limits.Memory), ops.Octets(most))
 	}
 	cfg.Limits.PerClient = transport.ClientLimits{Conns: f.clientConns, Memory: f.clientMemory}
 	return card.lessen(cfg)
@@ -256,7 +257,7 @@ func cgroupWarning(root fs.FS, memory int64) string {
 	if memory = cmp.Or(memory, transport.DefaultMemory); most == 0 || memory <= max(most/10*6, minMemory) {
 		return ""
 	}
-	return fmt.Sprintf("memory: calls may take %s of the %s of the cgroup, and the kernel ends the server when they do", octets(uint64(memory)), octets(uint64(most)))
+	return fmt.Sprintf("memory: calls may take %s of the %s of the cgroup, and the kernel ends the server when they do", ops.Octets(memory), ops.Octets(most))
 }
 
 // besides is the memory of a server besides --memory-limit: 2048 connections, buffers in reserve. With the program itself,

@@ -17,6 +17,7 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -194,7 +195,7 @@ func (a *app) printLog(i *commitlog.Info, n uint64) error {
 		return a.printJSON(j)
 	}
 	_, err := fmt.Fprintf(a.stdout, "log %x, version 2, %v, ring of %s, epoch %d\nhead %d, tail %d (tail word %d)\n",
-		i.ID, i.Mode, octets(i.Capacity), i.Epoch, i.Head, i.Tail, i.TailWord)
+		i.ID, i.Mode, ops.Octets(i.Capacity), i.Epoch, i.Head, i.Tail, i.TailWord)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 )
 
@@ -218,7 +219,7 @@ func (l *lister) print(ctx context.Context, c *nfsclient.Client, list []*nfsclie
 func (l *lister) row(n *nfsclient.Node, name, target string) []string {
 	size := fmt.Sprint(n.Attr.Size)
 	if l.human {
-		size = octets(n.Attr.Size)
+		size = ops.Octets(n.Attr.Size)
 	}
 	if target != "" {
 		name += " -> " + target

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/schollz/progressbar/v3"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/nfsdemo/nfsclient"
 	"github.com/stag-rdma/stag/transport/rpc"
 	"golang.org/x/term"
@@ -49,27 +50,6 @@ func printColumns(w io.Writer, rows [][]string, left int, ragged bool, gap strin
 
 // urlPath encodes a path for a URL.
 func urlPath(p string) string { return (&url.URL{Path: p}).EscapedPath() }
-
-// octets formats a count for people: exact below 10 KiB, otherwise three digits and a binary
-// unit.
-func octets(n uint64) string {
-	if n < 10<<10 {
-		return strconv.FormatUint(n, 10)
-	}
-	f := float64(n)
-	for _, unit := range []string{"KiB", "MiB", "GiB", "TiB", "PiB"} {
-		f /= 1024
-		switch {
-		case f < 9.995:
-			return fmt.Sprintf("%.2f %s", f, unit)
-		case f < 99.95:
-			return fmt.Sprintf("%.1f %s", f, unit)
-		case f < 1023.5:
-			return fmt.Sprintf("%.0f %s", f, unit)
-		}
-	}
-	return fmt.Sprintf("%.0f EiB", f/1024)
-}
 
 // modeString formats mode bits as ls -l does.
 func modeString(m fs.FileMode) string {
@@ -131,19 +111,6 @@ func listTime(t, now time.Time) string {
 	return t.Format("Jan _2 15:04")
 }
 
-// duration formats a time for tables: three digits.
-func duration(d time.Duration) string {
-	switch {
-	case d < time.Millisecond:
-		return fmt.Sprintf("%d us", d.Microseconds())
-	case d < 100*time.Millisecond:
-		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1e3)
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	}
-	return fmt.Sprintf("%.2f s", d.Seconds())
-}
-
 // plural returns "1 file", "2 files".
 func plural(n int, noun string) string {
 	if n == 1 {
@@ -199,7 +166,7 @@ func (a *app) printJSON(v any) error { return json.NewEncoder(a.stdout).Encode(v
 // printStats prints the counters of a connection or a server.
 func printStats(w io.Writer, who string, s rpc.Stats) {
 	fmt.Fprintf(w, "%s: %d calls, %s by RDMA Read, %s by RDMA Write, %s inline, %d credits\n",
-		who, s.Calls, octets(s.OctetsRead), octets(s.OctetsWritten), octets(s.OctetsInline), s.Credits)
+		who, s.Calls, ops.Octets(s.OctetsRead), ops.Octets(s.OctetsWritten), ops.Octets(s.OctetsInline), s.Credits)
 	if s.ReadSegments+s.WriteSegments+s.ReplySegments > 0 {
 		fmt.Fprintf(w, "%s: %d read, %d write and %d reply chunk segments, %d long calls\n",
 			who, s.ReadSegments, s.WriteSegments, s.ReplySegments, s.LongCalls)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stag-rdma/stag/nfsdemo/backend"
+	"github.com/stag-rdma/stag/nfsdemo/internal/ops"
 	"github.com/stag-rdma/stag/transport"
 	"go.uber.org/zap"
 )
@@ -123,7 +124,7 @@ func (c *Card) lessen(cfg *transport.Config) error {
 	cfg.Limits.Memory = all - *c.Memory/2
 	if cfg.Limits.Memory < minMemory {
 		return usagef("--memory-limit %s: the device takes %s of it, and calls need %s: raise it, or lower --card-memory",
-			octets(uint64(all)), octets(uint64(all-cfg.Limits.Memory)), octets(minMemory))
+			ops.Octets(all), ops.Octets(all-cfg.Limits.Memory), ops.Octets(int64(minMemory)))
 	}
 	return nil
 }

@@ -332,8 +332,8 @@ var pageHTML string
 var pageTemplate = template.Must(template.New("status").Funcs(template.FuncMap{
 	"since":   func(t time.Time) string { return span(time.Since(t)) },
 	"ago":     ago,
-	"took":    took,
-	"octets":  octets,
+	"took":    Took,
+	"octets":  func(n any) string { f, _ := strconv.ParseFloat(fmt.Sprint(n), 64); return Octets(f) }, // any kind of number
 	"number":  number,
 	"seconds": func(s float64) string { return fmt.Sprintf("%.0f s", s) },
 }).Parse(pageHTML))
@@ -372,15 +372,17 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%d s", d/time.Second)
 }
 
-// took is a time of a call, with two or three digits.
-func took(d time.Duration) string {
+// Took formats the time of a call, with three digits.
+func Took(d time.Duration) string {
 	switch {
-	case d < 10*time.Millisecond:
+	case d < time.Millisecond:
 		return fmt.Sprintf("%d us", d.Microseconds())
-	case d < 10*time.Second:
+	case d < 100*time.Millisecond:
+		return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1e3)
+	case d < time.Second:
 		return fmt.Sprintf("%d ms", d.Milliseconds())
 	}
-	return fmt.Sprintf("%.0f s", d.Seconds())
+	return fmt.Sprintf("%.2f s", d.Seconds())
 }
 
 // number is a rate, without digits that say nothing.
@@ -391,21 +393,24 @@ func number(f float64) string {
 	return fmt.Sprintf("%.1f", f)
 }
 
-// octets is a count of octets with a binary unit.
-func octets(v any) string {
-	f, err := strconv.ParseFloat(fmt.Sprint(v), 64)
-	if err != nil {
-		return fmt.Sprint(v)
+// Octets formats a count of octets: exact below 10 KiB, otherwise three digits and a binary unit.
+func Octets[T int64 | uint64 | float64](n T) string {
+	f := float64(n)
+	if f < 10<<10 {
+		return fmt.Sprintf("%.0f", f)
 	}
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
-	i := 0
-	for ; f >= 1000 && i < len(units)-1; i++ {
+	for _, unit := range []string{"KiB", "MiB", "GiB", "TiB", "PiB"} {
 		f /= 1024
+		switch {
+		case f < 9.995:
+			return fmt.Sprintf("%.2f %s", f, unit)
+		case f < 99.95:
+			return fmt.Sprintf("%.1f %s", f, unit)
+		case f < 1023.5:
+			return fmt.Sprintf("%.0f %s", f, unit)
+		}
 	}
-	if i == 0 || f >= 100 {
-		return fmt.Sprintf("%.0f %s", f, units[i])
-	}
-	return fmt.Sprintf("%.1f %s", f, units[i])
+	return fmt.Sprintf("%.0f EiB", f/1024)
 }
 
 // How often the counters are kept, and for how long.

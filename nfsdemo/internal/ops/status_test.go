@@ -281,3 +281,25 @@ func TestCallsAllocs(t *testing.T) {
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestOctets(t *testing.T) {
+	for n, want := range map[uint64]string{
+		0: "0", 10239: "10239", 10240: "10.0 KiB", 1 << 20: "1.00 MiB", 1<<20 - 1: "1.00 MiB",
+		64 << 20: "64.0 MiB", 300 << 30: "300 GiB", 1 << 63: "8 EiB", 1 << 50: "1.00 PiB",
+	} {
+		if got := ops.Octets(n); got != want {
+			t.Errorf("Octets(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+func TestTook(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		40 * time.Microsecond: "40 us", 2500 * time.Microsecond: "2.5 ms",
+		320 * time.Millisecond: "320 ms", 1500 * time.Millisecond: "1.50 s",
+	} {
+		if got := ops.Took(d); got != want {
+			t.Errorf("Took(%v) = %q, want %q", d, got, want)
+		}
+	}
+}
