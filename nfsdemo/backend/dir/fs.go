@@ -39,9 +39,6 @@ type Config struct {
 	// Async omits the fsync after changes of names and attributes: a crash of the machine
 	// may undo them. WRITE and COMMIT are not affected.
 	Async bool
-	// Exclusive promises that nobody else changes the directory. Then replies contain the
-	// attributes from before a change, and clients need not empty their caches.
-	Exclusive bool
 	// Key seals handles, so that clients can use only those that they were given. Handles
 	// survive a restart if the key does, so keep it, where only this process can read it. It
 	// has 32 octets or more. If empty, New draws one.
@@ -216,8 +213,8 @@ func (f *FS) Ready(who *caller.Identity, h []byte) bool {
 func (f *FS) Info() backend.Info {
 	return backend.Info{
 		MaxFileSize: f.limit, LinkMax: 65000, NameMax: nfs3.MaxName,
-		AtomicWcc: f.cfg.Exclusive, MayBlock: true,
-		Owners: f.sw != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()),
+		MayBlock: true, // and others may change the directory: no AtomicWcc
+		Owners:   f.sw != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()),
 	}
 }
 

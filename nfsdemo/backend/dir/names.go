@@ -66,16 +66,21 @@ func (n *file) parent(g gripRef) (backend.Node, nfs3.Attr, error) {
 	return p, a, nil
 }
 
+// toChange opens the directory n for a change of a name, which must not be "." or "..": then the error is dots.
+func (n *file) toChange(name string, dots error) (g gripRef, err error) {
+	if err := backend.CheckName(name); err != nil {
+		return g, err
+	}
+	if backend.IsDots(name) {
+		return g, dots
+	}
+	return n.open()
+}
+
 // making runs mk in the directory n as the caller, so that the kernel gives the file its owner, group, mode
 // and ACL. It adds what system calls cannot give at once, and makes both durable.
 func (n *file) making(name string, in *backend.Init, mk func(d gripRef) error) (backend.Node, nfs3.Attr, error) {
-	if err := backend.CheckName(name); err != nil {
-		return nil, nfs3.Attr{}, err
-	}
-	if backend.IsDots(name) {
-		return nil, nfs3.Attr{}, nfs3.ErrExist
-	}
-	d, err := n.open()
+	d, err := n.toChange(name, nfs3.ErrExist)
 	if err != nil {
 		return nil, nfs3.Attr{}, err
 	}
@@ -265,13 +270,7 @@ func (n *file) Remove(name string, dir bool) error {
 	if dir {
 		rm = rmdirAt
 	}
-	if err := backend.CheckName(name); err != nil {
-		return err
-	}
-	if backend.IsDots(name) {
-		return nfs3.ErrInval
-	}
-	d, err := n.open()
+	d, err := n.toChange(name, nfs3.ErrInval)
 	if err != nil {
 		return err
 	}
@@ -317,20 +316,12 @@ func (n *file) Rename(from string, to backend.Node, name string) error {
 	if !ok || t.fs != n.fs {
 		return nfs3.ErrXDev
 	}
-	for _, s := range [...]string{from, name} {
-		if err := backend.CheckName(s); err != nil {
-			return err
-		}
-		if backend.IsDots(s) {
-			return nfs3.ErrInval
-		}
-	}
-	src, err := n.open()
+	src, err := n.toChange(from, nfs3.ErrInval)
 	if err != nil {
 		return err
 	}
 	defer src.done()
-	dst, err := t.open()
+	dst, err := t.toChange(name, nfs3.ErrInval)
 	if err != nil {
 		return err
 	}
@@ -388,13 +379,7 @@ func (n *file) Link(other backend.Node, name string) error {
 	if c.typ == nfs3.TypeDir {
 		return nfs3.ErrInval
 	}
-	if err := backend.CheckName(name); err != nil {
-		return err
-	}
-	if backend.IsDots(name) {
-		return nfs3.ErrExist
-	}
-	d, err := n.open()
+	d, err := n.toChange(name, nfs3.ErrExist)
 	if err != nil {
 		return err
 	}
