@@ -2,6 +2,7 @@
 # connection is cut, or the server killed and started again.
 #   EXPORT, PORT, MOUNTPORT  where the server is; PORT may be that of a relay which cuts
 #   CUTS                     how often; /mnt/share/cuts has the number so far
+#   FORGETS                  of these, how often the server forgets what it has answered (default 0)
 M=/mnt/nfs
 siw_up || { echo "FAIL siw"; exit 1; }
 modprobe -a sunrpc rpcrdma nfsv3
@@ -39,25 +40,33 @@ print(ops, "writes and reads")
 PY
 }
 
-# Names are made, moved and removed; every call must say that it has been carried out, once.
+# Names are made, moved and removed; every call must say that it has been carried out, once. One whose reply a server took
+# with it when it was killed runs again (as at knfsd), and says that it was done before.
 names() {
-  python3 - "$1" "$CUTS" <<'PY'
+  python3 - "$1" "$CUTS" "${FORGETS:-0}" <<'PY'
 import os, sys
-d = sys.argv[1]
+d, forgets = sys.argv[1], int(sys.argv[3])
 os.mkdir(d)
+def once(call, *args):
+    global forgets
+    try: call(*args)
+    except (FileExistsError, FileNotFoundError):
+        if forgets == 0: raise
+        forgets -= 1
 def cuts():
     try: return int(open("/mnt/share/cuts").read() or 0)
     except FileNotFoundError: return 0
 n = 0
 while cuts() < int(sys.argv[2]) or n < 20:
     a, b, c, s = (os.path.join(d, "%s%d" % (x, n)) for x in "abcs")
-    os.mkdir(a)
+    once(os.mkdir, a)
     os.close(os.open(b, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
-    os.rename(b, c)
-    os.link(c, b)
-    os.symlink("somewhere", s)
-    os.rename(a, a + "x")
-    os.remove(b); os.remove(c); os.remove(s); os.rmdir(a + "x")
+    once(os.rename, b, c)
+    once(os.link, c, b)
+    once(os.symlink, "somewhere", s)
+    once(os.rename, a, a + "x")
+    for f in b, c, s: once(os.remove, f)
+    once(os.rmdir, a + "x")
     n += 1
 if os.listdir(d): sys.exit("left: %r" % os.listdir(d))
 os.rmdir(d)

@@ -184,7 +184,7 @@ kernel_kill() {
   rm -rf "$export" && mkdir -p "$export"
   mkdir -p "$work/s" && rm -f "$work/s"/*
   serve || return
-  "$here/run.sh" -t 900 -d "$work/s" -w "$capture" -e "PORT=$port" -e "MOUNTPORT=$mport" -e "EXPORT=$export" -e CUTS=6 "$here/cut.sh" >"$work/kill.log" 2>&1 &
+  "$here/run.sh" -t 900 -d "$work/s" -w "$capture" -e "PORT=$port" -e "MOUNTPORT=$mport" -e "EXPORT=$export" -e CUTS=6 -e FORGETS=6 "$here/cut.sh" >"$work/kill.log" 2>&1 &
   vpid=$!
   for n in 1 2 3 4 5 6; do
     wait_for $vpid in_use $(($(size_of "$capture") + RANDOM * 100)) || break
