@@ -20,6 +20,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../.." && pwd)
+. "$here/cache.sh"
 work=$(mktemp -d)
 export STATE_DIRECTORY=$work/state # servers here leave alone what this machine has
 cleanup() {
@@ -121,7 +122,7 @@ guest_locks() {
   local rc=0
   mkdir -p "$work/s" && rm -f "$work/s"/*
   (cd "$top" && CGO_ENABLED=0 go build -o "$work/s/nfsdemo" ./nfsdemo) || { fail "locks: build"; return; }
-  cp "${STAG_LINUX_CACHE:-/var/cache/stag-linux}"/kx/lib/modules/*/kernel/drivers/net/veth.ko "$work/s/" || { fail "locks: no veth"; return; }
+  cp "$cache"/kx/lib/modules/*/kernel/drivers/net/veth.ko "$work/s/" || { fail "locks: no veth"; return; }
   "$here/run.sh" -t 600 -d "$work/s" "$here/locks.sh" >"$work/locks.log" 2>&1 || rc=$?
   guest_said locks $rc
 }
@@ -133,14 +134,14 @@ guest_acl() {
   mkdir -p "$work/s" && rm -f "$work/s"/*
   (cd "$top" && CGO_ENABLED=0 go build -o "$work/s/nfsdemo" ./nfsdemo) || { fail "acl: build"; return; }
   cp "$(command -v getfacl)" "$(command -v setfacl)" "$(ldd "$(command -v setfacl)" | awk '/libacl/{print $3}')" "$work/s/"
-  cp "${STAG_LINUX_CACHE:-/var/cache/stag-linux}"/kx/lib/modules/*/kernel/net/ipv4/{inet,tcp}_diag.ko "$work/s/" || { fail "acl: modules"; return; }
+  cp "$cache"/kx/lib/modules/*/kernel/net/ipv4/{inet,tcp}_diag.ko "$work/s/" || { fail "acl: modules"; return; }
   "$here/run.sh" -t 600 -d "$work/s" "$here/acl.sh" >"$work/acl.log" 2>&1 || rc=$?
   guest_said acl $rc
 }
 
 # What callers may do through mounts: server, file systems and client are all in the guest.
 guest_authority() {
-  local rc=0 kind n=0 disks= modules=("${STAG_LINUX_CACHE:-/var/cache/stag-linux}"/kx/lib/modules/*/kernel)
+  local rc=0 kind n=0 disks= modules=("$cache"/kx/lib/modules/*/kernel)
   command -v mkfs.xfs >/dev/null && command -v mkfs.btrfs >/dev/null ||
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends xfsprogs btrfs-progs >/dev/null || { fail "authority: no xfsprogs and btrfs-progs"; return; }
   mkdir -p "$work/s" && rm -f "$work/s"/*
