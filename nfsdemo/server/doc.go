@@ -14,9 +14,9 @@
 // # Identity and permissions
 //
 // A caller is the uid, gid and groups of its AUTH_SYS credential, changed by the export's [Squash]; AUTH_NONE is
-// the anonymous user, or AUTH_TOOWEAK with Config.RequireSys. The backend decides what this caller may do: over
-// a directory that is the kernel, in memory the mode bits. Only what no file system knows is decided here: the
-// addresses of an export, whether it is read-only, the guard of SETATTR.
+// the anonymous user. The backend decides what this caller may do: over a directory that is the kernel, in memory the
+// mode bits. Only what no file system knows is decided here: the addresses of an export, whether it is read-only, the
+// guard of SETATTR.
 //
 // Where a backend cannot act as others (Info.Owners is false), every caller is the user of this process.
 //

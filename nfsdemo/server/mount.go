@@ -64,11 +64,7 @@ func (s *Server) mnt(ctx context.Context, c *Call, d *xdr.Decoder) error {
 	var res mount3.MountRes
 	var e *export
 	if res.Handle, e, res.Status = s.walk(ctx, c, args.Path); res.Status == mount3.OK {
-		switch res.Flavors = e.Sec; { // best first
-		case len(e.Sec) > 0:
-		case s.cfg.RequireSys:
-			res.Flavors = []xdr.AuthFlavor{xdr.AuthSys}
-		default:
+		if res.Flavors = e.Sec; len(e.Sec) == 0 { // best first
 			res.Flavors = []xdr.AuthFlavor{xdr.AuthSys, xdr.AuthNone}
 		}
 		s.mounts.add(peeraddr.Host(c.RemoteAddr), args.Path)

@@ -200,17 +200,6 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-func TestRequireSys(t *testing.T) {
-	s := newServer(t, mem.New(nil), func(c *server.Config) { c.RequireSys = true })
-	p := newPeer(t, s, xdr.Auth{})
-	h, _ := p.raw(nfs3.Program, 3, uint32(nfs3.ProcGetAttr), xdr.Encode(nil, &nfs3.HandleArgs{Handle: p.root}))
-	if !h.Denied || h.AuthStat != xdr.AuthTooWeak {
-		t.Errorf("GETATTR without identity: %v", h.Err())
-	}
-	nfs[nfs3.FSInfoRes](p, nfs3.ProcFSInfo, &nfs3.HandleArgs{Handle: p.root}, nfs3.OK)
-	p.as(sys(1, 1)).attr(p.root)
-}
-
 // describe is what a server says about a call without arguments.
 func describe(s *server.Server, prog, vers, proc uint32) rpc.Traits {
 	return s.Describe(&rpc.Request{CallHeader: xdr.CallHeader{Prog: prog, Vers: vers, Proc: proc}})

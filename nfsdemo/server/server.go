@@ -49,7 +49,6 @@ func New(cfg *Config) (*Server, error) {
 			s.local, s.principal, s.groups = cfg.Local, cfg.Principal, cfg.Groups
 		}
 	}
-	s.requireSys = cfg.RequireSys
 	s.Add(Program{
 		Prog: nfs3.Program, Low: nfs3.Version, High: nfs3.Version, Procs: nfs3.ProcCount,
 		Serve: s.serveNFS, Describe: s.describe, ready: s.nfsReady,
@@ -172,8 +171,6 @@ type User struct {
 type Config struct {
 	// Exports are the file systems that can be mounted: at least one, with different paths.
 	Exports []Export
-	// RequireSys answers AUTH_NONE calls with AUTH_TOOWEAK, except NULL, MOUNT and FSINFO.
-	RequireSys bool
 	// Local, if not nil, says who on this machine is at the other end of a connection. A user
 	// other than root may claim only his own uid, and gets only his own groups. Other calls, and all of one who
 	// is not known, are denied with AUTH_BADCRED, except where no identity matters. It must be fast.
@@ -249,11 +246,10 @@ type Call struct {
 // Mux dispatches calls to programs. It is a rpc.Handler. Add all programs before the first call;
 // after that it is safe for concurrent use.
 type Mux struct {
-	programs   []Program
-	requireSys bool                                // AUTH_NONE is refused, except where weak of a program allows it
-	local      func(a net.Addr) (u User, ok bool)  // Config.Local
-	principal  func(gss.Principal) (User, bool)    // Config.Principal
-	groups     func(uint32, bool) ([]uint32, bool) // Config.Groups
+	programs  []Program
+	local     func(a net.Addr) (u User, ok bool)  // Config.Local
+	principal func(gss.Principal) (User, bool)    // Config.Principal
+	groups    func(uint32, bool) ([]uint32, bool) // Config.Groups
 }
 
 var _ rpc.Handler = (*Mux)(nil)
@@ -287,8 +283,6 @@ func (m *Mux) ServeRPC(ctx context.Context, req *rpc.Request, resp *rpc.Response
 	case req.Proc >= p.Procs:
 		resp.Stat = xdr.ProcUnavail
 	case req.Proc == 0: // takes and returns void
-	case cred.Anonymous && req.GSS == nil && m.requireSys && p.weak != nil && !p.weak(req.Proc):
-		resp.Deny(xdr.AuthTooWeak)
 	default:
 		c := Call{Request: req, Resp: resp, Cred: cred, known: known}
 		if err := p.Serve(ctx, &c); err != nil {
@@ -320,7 +314,7 @@ func (m *Mux) Ready(ctx context.Context, req *rpc.Request) bool {
 		return false
 	}
 	cred, known, stat := m.credOf(req)
-	if p == nil || p.ready == nil || stat != xdr.AuthOK || cred.Anonymous && m.requireSys {
+	if p == nil || p.ready == nil || stat != xdr.AuthOK {
 		return false
 	}
 	return p.ready(ctx, &Call{Request: req, Cred: cred, known: known})

@@ -213,8 +213,8 @@ func (f *FS) Ready(who *caller.Identity, h []byte) bool {
 func (f *FS) Info() backend.Info {
 	return backend.Info{
 		MaxFileSize: f.limit, LinkMax: 65000, NameMax: nfs3.MaxName,
-		MayBlock: true, // and others may change the directory: no AtomicWcc
-		Owners:   f.sw != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()),
+		MayBlock: true, Owners: f.sw != nil, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid()),
+		// No AtomicWcc: others may change the directory.
 	}
 }
 
