@@ -3,6 +3,9 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os"
 	"os/exec"
@@ -152,8 +155,7 @@ var floors = []layer{
 	{name: "transport/gss", may: []string{"internal/list", "internal/shared", "xdr"}},
 	{name: "transport/rpc", may: []string{"chunks", "rpcrdma", "rdmap/mpa", "rdmap/verbs", "xdr", "internal/setting", "transport/gss", "transport/internal/memory"}},
 	{name: "transport/rpcbind", may: []string{"transport", "transport/rpc", "xdr"}},
-	{name: "transport/commitlog", may: []string{"internal/setting", "rdmap", "rdmap/verbs", "rdmap/region", "transport/commitlog/internal/..."}},
-	{name: "transport/commitlog/internal/machine", may: []string{"internal/crc32c", "transport/commitlog/internal/..."}, pure: true},
+	{name: "transport/commitlog", may: []string{"internal/crc32c", "internal/setting", "rdmap", "rdmap/verbs", "rdmap/region"}},
 	{
 		name:    "transport/push",
 		may:     []string{"internal/setting", "internal/shared", "transport", "transport/rpc", "transport/commitlog", "transport/internal/rendezvous", "rdmap", "rdmap/verbs", "rdmap/region", "rdmap/region/pmem", "xdr", "internal/accept", "internal/peeraddr"},
@@ -283,6 +285,37 @@ func TestLayering(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestPureFiles: the machines of the commit log need no other file of their package, and are pure.
+func TestPureFiles(t *testing.T) {
+	pure := layer{name: "transport/commitlog", may: []string{"internal/crc32c", "rdmap/region", "rdmap/verbs"}, pure: true}
+	var files []string
+	for _, name := range []string{"format.go", "recovery.go", "consumer.go", "sender.go"} {
+		file := "transport/commitlog/" + name
+		files = append(files, file)
+		f, err := parser.ParseFile(token.NewFileSet(), "../"+file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range f.Imports {
+			if why := pure.breach(strings.Trim(i.Path.Value, `"`)); why != "" {
+				t.Errorf("%s imports %s: %s", file, i.Path.Value, why)
+			}
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n.(type) {
+			case *ast.GoStmt, *ast.ChanType, *ast.SelectStmt:
+				t.Errorf("%s: the machine has a goroutine or a channel", file)
+			}
+			return true
+		})
+	}
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-o", os.DevNull}, files...)...)
+	cmd.Dir = ".."
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

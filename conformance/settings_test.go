@@ -44,17 +44,6 @@ func TestSettings(t *testing.T) {
 		c.Dial = func(context.Context) (redial.Conn, error) { return nil, net.ErrClosed }
 		return func() error { _, err := redial.New(&c); return err }
 	}
-	producer := func(o commitlog.ProducerOptions) func() error {
-		return func() error {
-			p := commitlog.NewProducer(&o)
-			defer p.Close()
-			_, err := p.Append(ctx, []byte("x"))
-			if _, again := p.TryBegin([]byte("x")); !errors.Is(again, err) {
-				t.Errorf("%+v: TryBegin: %v", o, again)
-			}
-			return err
-		}
-	}
 	log := func(o commitlog.Options) func() error {
 		return func() error { return commitlog.Create(region.Bytes(make([]byte, 1<<16)), &o) }
 	}
@@ -166,9 +155,6 @@ func TestSettings(t *testing.T) {
 			"Limits.MaxSegments is -1, want 1 to 1048576, or 0 for the default",
 		},
 
-		{"commitlog", producer(commitlog.ProducerOptions{InFlight: -1}), "InFlight is -1" + more},
-		{"commitlog", producer(commitlog.ProducerOptions{Batch: -2}), "Batch is -2" + more},
-		{"commitlog", producer(commitlog.ProducerOptions{Queue: -3}), "Queue is -3" + more},
 		{"commitlog", log(commitlog.Options{Mode: 9}), "Mode is 9, want 1 to 2, or 0 for the default"},
 
 		{`push: open "log"`, session(push.Config{Best: 3}), "Best is 3, want 1 to 2, or 0 for the default"},
@@ -177,7 +163,6 @@ func TestSettings(t *testing.T) {
 		{`push: open "log"`, session(push.Config{MinDelay: -1}), "MinDelay is -1ns" + more},
 		{`push: open "log"`, session(push.Config{MaxDelay: -1}), "MaxDelay is -1ns" + more},
 		{`push: open "log"`, session(push.Config{MaxDelay: 1}), "MinDelay is 20ms, want at most MaxDelay, 1ns"},
-		{`push: open "log": commitlog`, session(push.Config{Producer: &commitlog.ProducerOptions{Queue: -1}}), "Queue is -1" + more},
 		{"push", logs(push.Limits{MaxLogs: -1}), "Limits.MaxLogs is -1" + more},
 		{"push", logs(push.Limits{Capacity: 64}), "Limits.Capacity is 64, want 4096 or more, or 0 for the default"},
 		{"push", logs(push.Limits{MaxCapacity: 64}), "Limits.MaxCapacity is 64, want 4096 or more, or 0 for the default"},

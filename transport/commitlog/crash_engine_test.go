@@ -81,7 +81,8 @@ func TestCrashEngine(t *testing.T) {
 			w := new(witness)
 			mem := pmemtest.NewSim(20480+1024, &pmemtest.SimOptions{Step: w.look})
 			l := newTestLog(t, mem, mode)
-			p := newTestProducer(t, &commitlog.ProducerOptions{InFlight: 3, Batch: 300, Verify: mode == commitlog.Strict})
+			p := newTestProducer(t, &commitlog.ProducerOptions{Verify: mode == commitlog.Strict})
+			p.Groups(3, 300)
 			session(t, l, p, pipes)
 			w.mu.Lock()
 			w.on = true

@@ -25,7 +25,8 @@ func TestCrashFile(t *testing.T) {
 			mem := must(pmem.Open(pmem.File, path, &pmem.Options{Hooks: disk.Hooks()}))(t)
 			t.Cleanup(func() { mem.Close() })
 			l := openLog(t, mem)
-			p := newTestProducer(t, &commitlog.ProducerOptions{Batch: 300})
+			p := newTestProducer(t, nil)
+			p.Groups(2, 300)
 			session(t, l, p, pipes)
 			for round := range 12 {
 				w.group(t, l, p, round)

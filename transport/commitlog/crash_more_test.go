@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // same queues n appends of size octets that all are alike: what an earlier lap has left in
@@ -13,10 +13,10 @@ import (
 func (w *world) same(n, size int) {
 	for range n {
 		p := strings.Repeat("s", size)
-		e := &machine.Append{Payload: []byte(p)}
+		e := &commitlog.Entry{Payload: []byte(p)}
 		w.payloads[e] = p
 		w.adds = append(w.adds, e)
-		if err := w.prod.Add(e); err != nil {
+		if err := w.prod.Add(e, false); err != nil {
 			w.err = err
 		}
 	}
@@ -224,7 +224,7 @@ var moreCrashScripts = []crashScript{
 		w.execute(1)
 		w.begin() // the tail of the first is being stored
 		old := w.prod
-		w.prod = machine.NewProducer(machine.Limits{InFlight: 2, Batch: 1 << 20}, false)
+		w.prod = commitlog.NewSender(commitlog.Limits{InFlight: 2, Batch: 1 << 20}, false)
 		if err := w.open(); err != nil { // what the old one has under way comes after this
 			return err
 		}
@@ -234,7 +234,7 @@ var moreCrashScripts = []crashScript{
 		}
 		w.prod.Lost()
 		w.prod = old
-		if err := w.open(); !errors.Is(err, machine.ErrLostRecords) {
+		if err := w.open(); !errors.Is(err, commitlog.ErrLostRecords) {
 			return fmt.Errorf("the old producer continues: %w", err)
 		}
 		return nil

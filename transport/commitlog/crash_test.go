@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 var crashAll = flag.Bool("crash.all", false, "try every crash the model knows, not a part of them (make crash-sim)")
@@ -24,12 +24,12 @@ func (o octets) Load(p []byte, off int) error {
 
 // recovered is what recovery hands out.
 func recovered(b []byte) (got []pmemtest.Record, err error) {
-	st, err := machine.Recover(octets(b), len(b), func(r *machine.Record) error {
+	st, err := commitlog.RecoverLog(octets(b), len(b), func(r *commitlog.Record) error {
 		got = append(got, pmemtest.Record{Seq: r.Seq, Payload: r.Payload})
 		return nil
 	})
 	switch {
-	case errors.Is(err, machine.ErrMagic):
+	case errors.Is(err, commitlog.ErrMagic):
 		return nil, pmemtest.ErrNothing
 	case err != nil:
 		return nil, err
@@ -254,15 +254,15 @@ func anyOrder(seed uint64) func(w *world) error {
 }
 
 // again is what happens after a crash: recovery, a new session, a little more work.
-func (s *crashScript) again(x *pmemtest.Trial, mode machine.Mode) error {
-	w := &world{x: x, payloads: make(map[*machine.Append]string), made: 1000}
+func (s *crashScript) again(x *pmemtest.Trial, mode commitlog.Mode) error {
+	w := &world{x: x, payloads: make(map[*commitlog.Entry]string), made: 1000}
 	o := s.worldOptions
 	w.limits(&o)
 	if err := w.attach(); err != nil {
 		return err
 	}
 	switch err := w.recover(); {
-	case errors.Is(err, machine.ErrMagic):
+	case errors.Is(err, commitlog.ErrMagic):
 		return nil // crashed while it was created
 	case err != nil:
 		return err
@@ -281,9 +281,9 @@ func (s *crashScript) again(x *pmemtest.Trial, mode machine.Mode) error {
 }
 
 // script makes a pmemtest.Script.
-func (s *crashScript) script(mode machine.Mode) *pmemtest.Script {
+func (s *crashScript) script(mode commitlog.Mode) *pmemtest.Script {
 	return &pmemtest.Script{
-		Name: s.name + ", " + mode.String(), Size: machine.RingOff + int(s.capacity), Recover: recovered,
+		Name: s.name + ", " + mode.String(), Size: commitlog.RingOff + int(s.capacity), Recover: recovered,
 		Run: func(x *pmemtest.Trial) error {
 			o := s.worldOptions
 			o.mode = mode
@@ -308,7 +308,7 @@ func TestCrash(t *testing.T) {
 		b = pmemtest.Budget{Images: -1, Samples: 64, Again: 400}
 	}
 	for _, s := range slices.Concat(crashScripts, moreCrashScripts, turnScripts) {
-		for _, mode := range []machine.Mode{machine.Strict, machine.WAL} {
+		for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
 			t.Run(s.name+"/"+mode.String(), func(t *testing.T) {
 				t.Parallel()
 				r := must(pmemtest.Explore(s.script(mode), b))(t)
@@ -325,24 +325,24 @@ func TestCrash(t *testing.T) {
 // log is poisoned; never is it taken for shorter (ADVERSARY 24).
 func TestCrashHeader(t *testing.T) {
 	for _, s := range crashScripts {
-		for _, mode := range []machine.Mode{machine.Strict, machine.WAL} {
+		for _, mode := range []commitlog.Mode{commitlog.Strict, commitlog.WAL} {
 			t.Run(s.name+"/"+mode.String(), func(t *testing.T) {
 				t.Parallel()
 				script, poisoned := s.script(mode), 0
 				script.Again = nil
 				script.Recover = func(b []byte) ([]pmemtest.Record, error) {
 					got, err := recovered(b)
-					var a, z machine.Header
-					if err != nil || a.Parse(b, machine.HeaderOff) != nil || z.Parse(b[machine.BlockSize:], machine.BlockSize) != nil {
+					var a, z commitlog.Header
+					if err != nil || a.Parse(b, commitlog.HeaderOff) != nil || z.Parse(b[commitlog.BlockSize:], commitlog.BlockSize) != nil {
 						return got, err
 					}
 					if z.Generation > a.Generation {
 						a = z
 					}
 					bad := slices.Clone(b)
-					clear(bad[a.Slot():][:machine.HeaderLen])
+					clear(bad[a.Slot():][:commitlog.HeaderLen])
 					left, err := recovered(bad)
-					if _, ok := errors.AsType[*machine.Poison](err); ok {
+					if _, ok := errors.AsType[*commitlog.PoisonError](err); ok {
 						poisoned++
 						return got, nil
 					}

@@ -5,24 +5,24 @@ import (
 	"fmt"
 	"math/rand/v2"
 
-	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
+	"github.com/stag-rdma/stag/transport/commitlog"
 )
 
 // another returns one more producer for the log.
-func another() *machine.Producer {
-	return machine.NewProducer(machine.Limits{InFlight: 2, Batch: 1}, false)
+func another() *commitlog.Sender {
+	return commitlog.NewSender(commitlog.Limits{InFlight: 2, Batch: 1}, false)
 }
 
 // turnTo opens a session for p, whoever had the last one.
-func (w *world) turnTo(p *machine.Producer) error {
+func (w *world) turnTo(p *commitlog.Sender) error {
 	w.prod.Lost()
 	w.prod = p
 	return w.open()
 }
 
 // foreign is turnTo for a producer that must hear that others have appended.
-func (w *world) foreign(p *machine.Producer) error {
-	if err := w.turnTo(p); !errors.Is(err, machine.ErrLostRecords) {
+func (w *world) foreign(p *commitlog.Sender) error {
+	if err := w.turnTo(p); !errors.Is(err, commitlog.ErrLostRecords) {
 		return fmt.Errorf("a producer continues after the records of another: %w", err)
 	}
 	return w.turnTo(another())
@@ -90,12 +90,12 @@ var turnScripts = []crashScript{
 func anyTurns(seed uint64) func(w *world) error {
 	return func(w *world) error {
 		r := rand.New(rand.NewPCG(seed, 7))
-		prods := []*machine.Producer{w.prod, another(), another()}
+		prods := []*commitlog.Sender{w.prod, another(), another()}
 		refused := 0
 		for range 7 {
 			i := r.IntN(len(prods))
 			switch err := w.turnTo(prods[i]); {
-			case errors.Is(err, machine.ErrLostRecords):
+			case errors.Is(err, commitlog.ErrLostRecords):
 				refused++
 				prods[i] = another()
 				if err := w.turnTo(prods[i]); err != nil {

@@ -1,6 +1,7 @@
 package commitlog_test
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -8,8 +9,8 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
+	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
 // world is a producer and a consumer, the machines without the layer above them, and a
@@ -18,12 +19,12 @@ import (
 type world struct {
 	x    *pmemtest.Trial
 	mem  *commitlog.Memory
-	cons *machine.Consumer
-	prod *machine.Producer
+	cons *commitlog.Consumer
+	prod *commitlog.Sender
 	link *link
 
-	adds     []*machine.Append
-	payloads map[*machine.Append]string
+	adds     []*commitlog.Entry
+	payloads map[*commitlog.Entry]string
 	heads    []uint64 // published, not yet arrived
 	taken    uint64   // sequence number of the last record handed out
 	made     int
@@ -39,20 +40,20 @@ type link struct {
 	wire             []message
 	queue            []message
 	running          *message
-	answers          []*machine.Batch
+	answers          []*commitlog.Batch
 	revoked, dead    bool
-	ring, tail       region.Guarded
+	mem              [2]region.Guarded // by STag: the ring, the tail word
 	corruptNextWrite bool
 }
 
 // message is an operation on its way; batch is set on the last one of a batch.
 type message struct {
-	op    machine.WireOp
-	batch *machine.Batch
+	op    verbs.WR
+	batch *commitlog.Batch
 }
 
 type worldOptions struct {
-	mode     machine.Mode
+	mode     commitlog.Mode
 	capacity uint64
 	verify   bool
 	inFlight int
@@ -66,18 +67,18 @@ var testID = [16]byte{'l', 'o', 'g'}
 
 // newWorld creates a log on zeros.
 func newWorld(x *pmemtest.Trial, o worldOptions) (*world, error) {
-	w := &world{x: x, payloads: make(map[*machine.Append]string), eager: o.eager}
+	w := &world{x: x, payloads: make(map[*commitlog.Entry]string), eager: o.eager}
 	w.limits(&o)
 	if err := w.attach(); err != nil {
 		return nil, err
 	}
-	ops, err := machine.Create(machine.Header{
+	steps, err := commitlog.Creation(commitlog.Header{
 		Mode: o.mode, Capacity: o.capacity, ID: testID, Key: [16]byte{'k'},
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := w.do(ops); err != nil {
+	if err := w.do(steps); err != nil {
 		return nil, err
 	}
 	return w, w.recover()
@@ -94,7 +95,7 @@ func (w *world) limits(o *worldOptions) {
 		o.segment = 96
 	}
 	w.segment, w.lazyTail = o.segment, o.lazyTail
-	w.prod = machine.NewProducer(machine.Limits{InFlight: o.inFlight, Batch: o.batch}, o.verify)
+	w.prod = commitlog.NewSender(commitlog.Limits{InFlight: o.inFlight, Batch: o.batch}, o.verify)
 }
 
 func (w *world) attach() (err error) {
@@ -107,35 +108,28 @@ func (w *world) attach() (err error) {
 
 // recover makes a consumer of what the memory holds.
 func (w *world) recover() error {
-	st, err := machine.Recover(w.mem, w.mem.Size(), nil)
+	st, err := commitlog.RecoverLog(w.mem, w.mem.Size(), nil)
 	if err != nil {
 		return err
 	}
-	w.mem.Reset(st.Tail)
-	w.cons = machine.NewConsumer(w.mem, st)
+	w.cons = commitlog.NewConsumer(w.mem, st)
 	w.taken = st.Head.Seq - 1
 	return w.do(w.cons.Start())
 }
 
-// do executes operations of the consumer.
-func (w *world) do(ops []machine.Op) error {
-	for i := range ops {
-		switch op := &ops[i]; op.Kind {
-		case machine.OpRevoke:
-			if w.link != nil {
-				w.link.revoked = true
-			}
-		case machine.OpQuiesce:
-			w.end()
-		case machine.OpPublish:
-			w.heads = append(w.heads, op.Head)
-			if w.eager {
-				if err := w.settle(); err != nil {
-					return err
-				}
-			}
-		default:
-			if err := w.mem.Do(op); err != nil {
+// do executes steps of the consumer. The producer may read a published head at once.
+func (w *world) do(steps []commitlog.Step) error {
+	for i := range steps {
+		if err := w.mem.Step(&steps[i]); err != nil {
+			return err
+		}
+		w.x.Step()
+		if steps[i].Off != commitlog.PublishedOff || w.link == nil || w.link.revoked {
+			continue
+		}
+		w.heads = append(w.heads, binary.BigEndian.Uint64(steps[i].Data))
+		if w.eager {
+			if err := w.settle(); err != nil {
 				return err
 			}
 		}
@@ -147,21 +141,24 @@ func (w *world) do(ops []machine.Op) error {
 // open fences the old session and opens a new one. Whatever the old link still carries
 // keeps arriving.
 func (w *world) open() error {
-	if err := w.do(w.cons.Fence()); err != nil {
-		return err
-	}
 	old := w.link
-	ops, a, err := w.cons.Fenced(w.mem.Tail(), [16]byte{})
+	if old != nil {
+		old.revoked = true
+	}
+	w.x.Step()
+	w.end()
+	w.x.Step()
+	steps, a, err := w.cons.Fenced(w.mem.Tail(), [16]byte{})
 	if err != nil {
 		return err
 	}
-	if err := w.do(ops); err != nil {
+	if err := w.do(steps); err != nil {
 		return err
 	}
-	a.Persistent = true // as Log says of such memory
+	a.Persistent, a.TailSTag = true, 1 // as Log says of such memory
 	w.x.Gone(a.NextSeq)
 	w.prod.Lost()
-	w.link = &link{ring: guarded(w.mem.Ring(a.Mode)), tail: guarded(w.mem.TailWord())}
+	w.link = &link{mem: [2]region.Guarded{guarded(w.mem.Ring(a.Mode)), guarded(w.mem.TailWord())}}
 	w.heads = nil
 	over, err := w.prod.Open(a)
 	w.over(over)
@@ -200,10 +197,10 @@ func (w *world) add(sizes ...int) {
 		for len(p) < n {
 			p += string(rune('a' + w.made%26))
 		}
-		e := &machine.Append{Payload: []byte(p[:n])}
+		e := &commitlog.Entry{Payload: []byte(p[:n])}
 		w.payloads[e] = p[:n]
 		w.adds = append(w.adds, e)
-		if err := w.prod.Add(e); err != nil {
+		if err := w.prod.Add(e, false); err != nil {
 			w.err = err
 		}
 	}
@@ -216,8 +213,8 @@ func (w *world) send() bool {
 		return false
 	}
 	for i, op := range b.Ops {
-		if op.Kind == machine.WireWrite {
-			w.sent(op.Data)
+		if op.Op == verbs.OpWrite {
+			w.sent(op.Body)
 		}
 		m := message{op: op}
 		if i == len(b.Ops)-1 {
@@ -232,11 +229,11 @@ func (w *world) send() bool {
 // sent notes the records of a run.
 func (w *world) sent(p []byte) {
 	for len(p) > 0 {
-		r := machine.ParseRecord(p)
+		r := commitlog.ParseRecord(p)
 		if r.Filler != 0 {
 			return
 		}
-		w.x.Sent(r.Seq, p[machine.RecordHeaderLen:machine.RecordHeaderLen+r.Len])
+		w.x.Sent(r.Seq, p[commitlog.RecordHeaderLen:commitlog.RecordHeaderLen+r.Len])
 		p = p[r.Size():]
 	}
 }
@@ -245,7 +242,7 @@ func (w *world) sent(p []byte) {
 func (w *world) deliver() {
 	m := w.link.wire[0]
 	w.link.wire = w.link.wire[1:]
-	if m.op.Kind != machine.WireWrite {
+	if m.op.Op != verbs.OpWrite {
 		w.link.queue = append(w.link.queue, m)
 		w.x.Step()
 		return
@@ -254,14 +251,14 @@ func (w *world) deliver() {
 		w.link.dead = true // Invalid STag: Terminate
 		return
 	}
-	data := m.op.Data
+	data := m.op.Body
 	if w.link.corruptNextWrite {
 		w.link.corruptNextWrite = false
 		data = append([]byte{}, data...)
 		data[len(data)/2] ^= 1
 	}
 	for at := 0; at < len(data); at += w.segment {
-		if err := w.link.ring.Store(int(m.op.Off)+at, data[at:min(at+w.segment, len(data))]); err != nil {
+		if err := w.link.mem[m.op.STag].Store(int(m.op.TO)+at, data[at:min(at+w.segment, len(data))]); err != nil {
 			w.err = err
 		}
 	}
@@ -300,25 +297,24 @@ func (w *world) end() {
 
 var errMismatch = errors.New("verify mismatch")
 
-func (w *world) act(op *machine.WireOp) error {
-	switch op.Kind {
-	case machine.WireFlush:
-		return w.link.ring.Persist(int(op.Off), op.N)
-	case machine.WireVerify:
-		got := make([]byte, op.N)
-		if err := w.link.ring.Load(got, int(op.Off)); err != nil {
+func (w *world) act(op *verbs.WR) error {
+	mem := w.link.mem[op.STag]
+	switch op.Op {
+	case verbs.OpFlushRequest:
+		return mem.Persist(int(op.TO), int(op.Len))
+	case verbs.OpVerifyRequest:
+		got := make([]byte, op.Len)
+		if err := mem.Load(got, int(op.TO)); err != nil {
 			return err
 		}
 		h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 		_, _ = h.Write(got)
-		if string(h.Sum(nil)) != string(op.Data) {
+		if string(h.Sum(nil)) != string(op.Body) {
 			return errMismatch
 		}
 		return nil
-	case machine.WireSetTail:
-		return w.link.tail.Store(0, op.Data)
 	default:
-		return w.link.tail.Persist(0, 8)
+		return mem.Store(0, op.Body)
 	}
 }
 
@@ -330,7 +326,7 @@ func (w *world) answer() {
 }
 
 // over tells the checker what was acknowledged.
-func (w *world) over(es []*machine.Append) {
+func (w *world) over(es []*commitlog.Entry) {
 	for _, e := range es {
 		if e.Err == nil {
 			w.x.Acked(e.Seq, []byte(w.payloads[e]))
@@ -343,7 +339,7 @@ func (w *world) over(es []*machine.Append) {
 func (w *world) take(n int) (took int) {
 	for ; took < n; took++ {
 		tail := w.mem.Tail()
-		if w.cons.Header().Mode == machine.Strict {
+		if w.cons.Header().Mode == commitlog.Strict {
 			tail = w.mem.Flushed()
 		}
 		rec, err := w.cons.Next(tail)
@@ -362,9 +358,9 @@ func (w *world) take(n int) (took int) {
 
 // release gives back the room of what was taken.
 func (w *world) release() {
-	ops, err := w.cons.Release(w.taken)
+	steps, err := w.cons.Release(w.taken)
 	if err == nil {
-		err = w.do(ops)
+		err = w.do(steps)
 	}
 	if err != nil {
 		w.err = err

@@ -10,8 +10,16 @@ import (
 
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
+
+// MemorySize returns how many octets of memory a log with a ring of capacity octets needs. capacity must
+// be a multiple of 64, and at least 256. The error is a *FormatError.
+func MemorySize(capacity uint64) (int, error) {
+	if err := checkCapacity(capacity); err != nil {
+		return 0, err
+	}
+	return ringOff + int(capacity), nil
+}
 
 // Options has the settings of a new log. Nil and zero fields mean the defaults.
 type Options struct {
@@ -46,17 +54,17 @@ func Create(mem region.Memory, o *Options) error {
 	if err != nil {
 		return err
 	}
-	h := machine.Header{Mode: WAL}
+	h := header{Mode: WAL}
 	if o != nil && o.Mode != 0 {
 		h.Mode = o.Mode
 	}
 	if o != nil {
 		h.Owner = o.Owner
 	}
-	h.Capacity = uint64(max(m.Size()-machine.RingOff, 0))
+	h.Capacity = uint64(max(m.Size()-ringOff, 0))
 	_, _ = rand.Read(h.ID[:]) // never fails, by its documentation
 	_, _ = rand.Read(h.Key[:])
-	ops, err := machine.Create(h)
+	steps, err := creation(h)
 	if err != nil {
 		return err
 	}
@@ -66,7 +74,7 @@ func Create(mem region.Memory, o *Options) error {
 	if err := zero(m); err != nil {
 		return err
 	}
-	return do(m, ops)
+	return m.do(steps)
 }
 
 // forget destroys an existing log. The magic of the current header goes last, so that until then
@@ -90,14 +98,14 @@ func forget(m *memory) error {
 // headers returns where the two headers are, the current one last. One of another version always
 // counts as current, because Open refuses the log because of it.
 func headers(m *memory) ([]int, error) {
-	offs := []int{machine.HeaderOff, machine.HeaderOff + machine.BlockSize}
+	offs := []int{headerOff, headerOff + blockSize}
 	var counts [2]uint64
 	for i, off := range offs {
-		var b [machine.HeaderLen]byte
+		var b [headerLen]byte
 		if err := m.Load(b[:], off); err != nil {
 			return nil, err
 		}
-		var h machine.Header
+		var h header
 		switch err := h.Parse(b[:], off); {
 		case errors.Is(err, ErrVersion):
 			counts[i] = math.MaxUint64
@@ -118,13 +126,13 @@ func zero(m *memory) error {
 	zeros, b := make([]byte, chunk), make([]byte, chunk)
 	for off := 0; off < m.Size(); {
 		n := min(chunk, m.Size()-off)
-		if off < machine.RingOff {
-			n = machine.RingOff - off
+		if off < ringOff {
+			n = ringOff - off
 		}
 		if err := m.Load(b[:n], off); err != nil {
 			return err
 		}
-		if off < machine.RingOff || !bytes.Equal(b[:n], zeros[:n]) {
+		if off < ringOff || !bytes.Equal(b[:n], zeros[:n]) {
 			if err := m.Store(off, zeros[:n]); err != nil {
 				return err
 			}
@@ -133,16 +141,6 @@ func zero(m *memory) error {
 			}
 		}
 		off += n
-	}
-	return nil
-}
-
-// do executes stores and flushes.
-func do(m *memory, ops []machine.Op) error {
-	for i := range ops {
-		if err := m.Do(&ops[i]); err != nil {
-			return err
-		}
 	}
 	return nil
 }

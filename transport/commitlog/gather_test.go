@@ -1,7 +1,6 @@
 package commitlog
 
 import (
-	"context"
 	"runtime"
 	"sync"
 	"testing"
@@ -19,10 +18,9 @@ func (h *held) post(f *flight) error {
 	h.posted = append(h.posted, f)
 	return nil
 }
-func (h *held) wait(context.Context, *Pending) error { return ErrClosed }
-func (h *held) blocked()                             {}
-func (h *held) probe()                               {}
-func (h *held) silent()                              {}
+func (h *held) blocked() {}
+func (h *held) probe()   {}
+func (h *held) silent()  {}
 
 // groups returns what has been posted, and forgets it.
 func (h *held) groups() []*flight {
@@ -37,7 +35,7 @@ func (h *held) groups() []*flight {
 func (p *Producer) queued() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.m.Queued()
+	return len(p.m.queue)
 }
 
 // Of two who append again and again the second posts the group of both: the first has let

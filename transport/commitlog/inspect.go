@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
 // Info is what recovery found in a log.
@@ -32,7 +31,7 @@ type Info struct {
 	BadHeader, BadHead *FormatError
 }
 
-func infoOf(st *machine.State) Info {
+func infoOf(st *state) Info {
 	h := &st.Header
 	return Info{
 		ID: h.ID, Mode: h.Mode, Capacity: h.Capacity, Generation: h.Generation, Epoch: h.Epoch,
@@ -46,7 +45,7 @@ func infoOf(st *machine.State) Info {
 // error of visit ends Inspect, which returns it. Other errors: *FormatError, and those of r. A
 // poisoned record is not an error; Info reports it.
 func Inspect(r io.ReaderAt, size int64, visit func(*Record) error) (*Info, error) {
-	st, err := machine.Recover(readerAt{r}, int(size), visit)
+	st, err := recoverLog(readerAt{r}, int(size), visit)
 	if err != nil {
 		return nil, err
 	}
@@ -57,9 +56,9 @@ func Inspect(r io.ReaderAt, size int64, visit func(*Record) error) (*Info, error
 // Unused reports whether it is sure that nobody has ever appended to the memory of a log, of size octets: its
 // tail and its ring are as Create makes them, even if Create did not finish. It is false if r fails.
 func Unused(r io.ReaderAt, size int64) bool {
-	b := make([]byte, machine.BlockSize)
+	b := make([]byte, blockSize)
 	for off := int64(0); off < size; off += int64(len(b)) {
-		if off < machine.TailOff && size >= machine.RingOff || off >= machine.HeadOff && off < machine.RingOff {
+		if off < tailOff && size >= ringOff || off >= headOff && off < ringOff {
 			continue // not by producers
 		}
 		n, err := r.ReadAt(b[:min(int64(len(b)), size-off)], off)
@@ -84,7 +83,7 @@ var ErrHealthy = errors.New("commitlog: the log has no damaged record and a poss
 // such a log: Salvage reads it, and Mend replaces its tail word.
 func TailError(err error) bool {
 	e, ok := errors.AsType[*FormatError](err)
-	return ok && e.Off == machine.TailOff
+	return ok && e.Off == tailOff
 }
 
 // Salvage reads what is whole in a damaged log of size octets that nobody is changing: visit gets the records that
@@ -95,7 +94,7 @@ func Salvage(r io.ReaderAt, size int64, visit func(r *Record, behind bool) error
 	if visit == nil {
 		visit = func(*Record, bool) error { return nil }
 	}
-	st, err := machine.Salvage(readerAt{r}, int(size), visit)
+	st, err := salvageLog(readerAt{r}, int(size), visit)
 	if err != nil {
 		return nil, err
 	}
@@ -112,20 +111,20 @@ func Mend(mem region.Memory) (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch st, err := machine.Recover(m, m.Size(), nil); {
+	switch st, err := recoverLog(m, m.Size(), nil); {
 	case err == nil && st.Poison == nil:
 		return nil, ErrHealthy
 	case err != nil && !TailError(err):
 		return nil, err
 	}
-	st, err := machine.Salvage(m, m.Size(), func(*Record, bool) error { return nil })
+	st, err := salvageLog(m, m.Size(), func(*Record, bool) error { return nil })
 	if err != nil {
 		return nil, err
 	}
-	ops, err := machine.Mend(st)
+	steps, err := mending(st)
 	if err != nil {
 		return nil, err
 	}
 	info := infoOf(st)
-	return &info, do(m, ops)
+	return &info, m.do(steps)
 }

@@ -195,7 +195,8 @@ func childApply(l *commitlog.Log, path string) error {
 // childProducer appends over whatever connections it gets, and prints what is
 // acknowledged.
 func childProducer(dir string, run uint32) error {
-	p := commitlog.NewProducer(&commitlog.ProducerOptions{Verify: run%2 == 0, Batch: 8 << 10})
+	p := commitlog.NewProducer(&commitlog.ProducerOptions{Verify: run%2 == 0})
+	p.Groups(2, 8<<10)
 	var mu sync.Mutex
 	next := uint32(0)
 	for range 4 {

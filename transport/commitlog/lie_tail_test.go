@@ -10,7 +10,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
 // TestTailGoesBack: a producer that takes the tail back before anybody has seen where it was. What was acknowledged once
@@ -22,18 +21,18 @@ func TestTailGoesBack(t *testing.T) {
 			p := newTestProducer(t, nil)
 			c, s := connect(t, p, pipes, nil)
 			ans := must(l.Advertise(t.Context(), s))(t)
-			record := make([]byte, machine.Align)
+			record := make([]byte, commitlog.Align)
 			if written {
-				record = machine.AppendRecord(nil, ans.Salt, ans.Epoch, ans.NextSeq, 0, []byte("once"))
+				record = commitlog.AppendRecord(nil, ans.Salt, ans.Epoch, ans.NextSeq, 0, []byte("once"))
 			}
 			noErr(t, c.Write(t.Context(), record, region.STag(ans.RingSTag), 0))
-			for _, to := range []uint64{machine.Align, 0} {
+			for _, to := range []uint64{commitlog.Align, 0} {
 				word := [8]byte(binary.BigEndian.AppendUint64(nil, to))
 				err := errors.Join(
 					c.AtomicWrite(t.Context(), region.STag(ans.TailSTag), 0, word),
 					c.Flush(t.Context(), region.STag(ans.TailSTag), 0, 8, verbs.FlushPersistent),
 				)
-				if err != nil || l.Tail() != machine.Align {
+				if err != nil || l.Tail() != commitlog.Align {
 					t.Fatal(err, l.Tail())
 				}
 			}

@@ -16,7 +16,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/rdmap/verbs"
 	"github.com/stag-rdma/stag/transport/commitlog"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
 var lies = flag.Int("lies", 40, "seeds of TestLogOfLiar and TestProducerOfLiar")
@@ -65,8 +64,8 @@ func TestLogOfLiar(t *testing.T) {
 		ans := must(l.Advertise(t.Context(), s))(t)
 		go s.Serve()
 		payload := bytes.Repeat([]byte("what it says "), 150)[:rnd.IntN(1900)]
-		record := machine.AppendRecord(nil, ans.Salt, ans.Epoch, ans.NextSeq, ans.Tail, payload)
-		at := machine.Ring(ans.Tail, ans.Capacity)
+		record := commitlog.AppendRecord(nil, ans.Salt, ans.Epoch, ans.NextSeq, ans.Tail, payload)
+		at := commitlog.RingAt(ans.Tail, ans.Capacity)
 		if at+uint64(len(record)) > ans.Capacity {
 			record = record[:0]
 		}
@@ -74,7 +73,7 @@ func TestLogOfLiar(t *testing.T) {
 		if rnd.IntN(3) > 0 {
 			cuts = rdmaptest.Lie(rnd, cuts)
 		}
-		covered := make([]bool, min(machine.RecordHeaderLen+len(payload), len(record))) // the pad does not count
+		covered := make([]bool, min(commitlog.RecordHeaderLen+len(payload), len(record))) // the pad does not count
 		for _, k := range cuts {
 			for i := k.Off; i < min(k.Off+k.Len, len(covered)); i++ {
 				covered[i] = true
@@ -82,7 +81,7 @@ func TestLogOfLiar(t *testing.T) {
 		}
 		all := !bytes.Contains(boolBytes(covered), []byte{0}) && len(record) > 0
 		var word [8]byte
-		binary.BigEndian.PutUint64(word[:], ans.Tail+machine.RecordSize(len(payload)))
+		binary.BigEndian.PutUint64(word[:], ans.Tail+commitlog.RecordSize(len(payload)))
 		request := binary.BigEndian.AppendUint32(nil, ans.TailSTag)
 		request = append(binary.BigEndian.AppendUint32(request, 8), make([]byte, 8)...)
 		out := peer.Cut(peer.Tagged(opWrite, ddp.STag(ans.RingSTag), at), record, cuts)

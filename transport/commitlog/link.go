@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"sync"
 	"time"
@@ -12,20 +13,20 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
+
+// ErrMismatch: a Verify of a session of Local has found other octets.
+var ErrMismatch = errors.New("commitlog: the medium does not hold what was flushed to it (look at the device)")
 
 // pollHead is how long a producer that is not told the head waits before it reads the head.
 const pollHead = 2 * time.Millisecond
 
 // remote is a session over a connection.
 type remote struct {
-	p                *Producer
-	c                *rdmap.Conn
-	ring, tail, head region.STag
-	flags            verbs.FlushFlags
-	told             bool // the consumer tells the head by Immediate Data
-	wrs              []verbs.WR
+	p    *Producer
+	c    *rdmap.Conn
+	head region.STag
+	told bool // the consumer tells the head by Immediate Data
 
 	mu      sync.Mutex
 	reading bool // the head is being read, or will be
@@ -34,46 +35,15 @@ type remote struct {
 	word    []byte
 }
 
-func newRemote(p *Producer, c *rdmap.Conn, a *Answer) *remote {
-	r := &remote{
-		p: p, c: c, ring: region.STag(a.RingSTag), tail: region.STag(a.TailSTag), head: region.STag(a.HeadSTag),
-		flags: verbs.FlushVisible, told: c.ConnectionState().Extensions&verbs.Ext7306 != 0,
-	}
-	if a.Persistent {
-		r.flags = verbs.FlushPersistent
-	}
-	return r
-}
-
 // post implements link. It is called by one goroutine at a time.
 func (r *remote) post(f *flight) error {
-	r.wrs = r.wrs[:0]
-	for _, op := range f.b.Ops {
-		wr := verbs.WR{STag: r.ring, TO: op.Off}
-		switch op.Kind {
-		case machine.WireWrite:
-			wr.Op, wr.Body = verbs.OpWrite, op.Data
-		case machine.WireFlush:
-			wr.Op, wr.Len, wr.Flags = verbs.OpFlushRequest, uint32(op.N), r.flags
-		case machine.WireVerify:
-			wr.Op, wr.Len, wr.Body = verbs.OpVerifyRequest, uint32(op.N), op.Data
-		case machine.WireSetTail:
-			wr.Op, wr.STag, wr.Body = verbs.OpAtomicWriteRequest, r.tail, op.Data
-		case machine.WireFlushTail:
-			wr.Op, wr.STag, wr.Len, wr.Flags = verbs.OpFlushRequest, r.tail, uint32(op.N), r.flags
-		}
-		r.wrs = append(r.wrs, wr)
-	}
-	r.wrs[len(r.wrs)-1].Done = f
-	err := r.c.Post(r.wrs)
+	f.b.Ops[len(f.b.Ops)-1].Done = f
+	err := r.c.Post(f.b.Ops)
 	if err != nil {
 		go r.c.Close() // the session is over: end the connection too, so that whoever waits for that connects again
 	}
 	return err
 }
-
-// wait implements link: the caller may become the goroutine that reads the socket.
-func (r *remote) wait(ctx context.Context, e *Pending) error { return r.c.Wait(ctx, &e.w) }
 
 // blocked implements link. Without Immediate Data it reads the head from time to time; with it only
 // once, because nobody was told about releases while the session was being opened.
@@ -151,14 +121,19 @@ func guarded(m region.Memory) region.Guarded {
 	return g
 }
 
+// The STags of a session without a connection.
+const (
+	localRing = iota
+	localTail
+)
+
 // local is a session without a connection. A goroutine that lives as long as there is something to
 // do executes what is posted. If the posting goroutine would only wait, it does so itself: to wake
 // another one costs a fifth of what the disk takes.
 type local struct {
-	p          *Producer
-	ring, tail region.Guarded
-	head       func() uint64 // durable
-	look       sync.Once
+	p   *Producer
+	l   *Log
+	mem [2]region.Guarded // by STag
 
 	mu      sync.Mutex
 	queue   []*flight
@@ -190,14 +165,36 @@ func (s *local) post(f *flight) error {
 	return nil
 }
 
+// run does what the engine would.
 func (s *local) run() {
 	for f := s.next(); f != nil; f = s.next() {
-		if err := s.execute(f.b); err != nil { // a later tail would cover records that failed
+		var err error
+		for i := 0; i < len(f.b.Ops) && err == nil; i++ {
+			err = s.execute(&f.b.Ops[i])
+		}
+		if err != nil { // a later tail would cover records that failed
 			s.end(err)
 			s.p.failBy(s, err)
 			continue
 		}
 		f.Complete(nil)
+	}
+}
+
+func (s *local) execute(wr *verbs.WR) error {
+	mem, at := s.mem[wr.STag], int(wr.TO)
+	switch wr.Op {
+	case verbs.OpFlushRequest:
+		return mem.Persist(at, int(wr.Len))
+	case verbs.OpVerifyRequest: // the hash of what the medium holds
+		sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
+		err := region.ReadBack(mem, sum, at, int(wr.Len))
+		if err == nil && !bytes.Equal(sum.Sum(nil), wr.Body) {
+			err = ErrMismatch
+		}
+		return err
+	default: // a Write, or the Atomic Write of the tail
+		return mem.Store(at, wr.Body)
 	}
 }
 
@@ -216,43 +213,6 @@ func (s *local) next() *flight {
 	f := s.queue[0]
 	s.queue = s.queue[1:]
 	return f
-}
-
-// execute does what the engine would, up to the first error.
-func (s *local) execute(b *machine.Batch) error {
-	for i := range b.Ops {
-		if err := s.act(&b.Ops[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *local) act(op *machine.WireOp) error {
-	switch op.Kind {
-	case machine.WireWrite:
-		return s.ring.Store(int(op.Off), op.Data)
-	case machine.WireFlush:
-		return s.ring.Persist(int(op.Off), op.N)
-	case machine.WireSetTail:
-		return s.tail.Store(0, op.Data)
-	case machine.WireFlushTail:
-		return s.tail.Persist(0, op.N)
-	default:
-		return s.verify(op)
-	}
-}
-
-// verify compares the hash of what the medium holds.
-func (s *local) verify(op *machine.WireOp) error {
-	sum := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	if err := region.ReadBack(s.ring, sum, int(op.Off), op.N); err != nil {
-		return err
-	}
-	if !bytes.Equal(sum.Sum(nil), op.Data) {
-		return ErrMismatch
-	}
-	return nil
 }
 
 // revoke drops what is queued. err, if not nil, is that of the memory.
@@ -309,17 +269,11 @@ func (s *local) drain(ctx context.Context) error {
 // published passes on the durable head.
 func (s *local) published(head uint64) { s.p.publishedBy(s, head) }
 
-// wait implements link: the caller can only sleep.
-func (s *local) wait(context.Context, *Pending) error { return ErrClosed }
-
-// blocked implements link: the log tells the session about the head, except about releases while
-// the session was being opened.
-func (s *local) blocked() {
-	s.look.Do(func() { go func() { s.published(s.head()) }() }) // in a goroutine: the caller holds p.mu
-}
+// blocked implements link: the log tells the session about the head.
+func (s *local) blocked() {}
 
 // probe implements link: this process lives.
-func (s *local) probe() { go s.published(s.head()) }
+func (s *local) probe() { go s.published(s.l.mem.head.Load()) }
 
 // silent implements link. What is running belongs to the memory.
 func (s *local) silent() { s.revoke(nil) }
@@ -342,59 +296,49 @@ const (
 )
 
 // OpenCarrier is like Open, for a session whose records c carries. The STags in a have no
-// meaning. The session ends when ctx ends. The context that OpenCarrier returns ends with the session; its
-// cause says why. Errors: ErrBadAnswer, ErrLostRecords, ErrClosed. Then there is no session.
+// meaning. The session ends when ctx ends, and has a goroutine until then. The context that OpenCarrier returns ends with
+// the session; its cause says why. Errors: ErrBadAnswer, ErrLostRecords, ErrClosed. Then there is no session.
 func (p *Producer) OpenCarrier(ctx context.Context, c Carrier, a *Answer) (context.Context, error) {
-	s := &carried{p: p, c: c}
-	s.ctx, s.cancel = context.WithCancelCause(ctx)
+	s := &carried{p: p, c: c, kick: make(chan struct{}, 1)}
+	s.ctx, s.end = context.WithCancelCause(ctx)
 	err := p.open(s, a)
 	if err != nil {
-		s.cancel(err)
+		s.end(err)
+	} else {
+		go s.run()
 	}
 	return s.ctx, err
 }
 
-// carried is a session over a carrier. A goroutine that lives as long as there is something to do carries
-// what is posted.
+// carried is a session over a carrier.
 type carried struct {
-	p      *Producer
-	c      Carrier
-	ctx    context.Context // of the session
-	cancel context.CancelCauseFunc
+	p    *Producer
+	c    Carrier
+	ctx  context.Context // of the session
+	end  context.CancelCauseFunc
+	kick chan struct{} // one slot: there is something to do
 
-	mu      sync.Mutex
-	queue   []*flight
-	full    bool // there is no room: ask for the head
-	running bool
-	over    bool
-
-	payloads [][]byte // of the group in flight
+	mu    sync.Mutex
+	queue []*flight
+	full  bool // there is no room: ask for the head
 }
 
 // post implements link.
 func (s *carried) post(f *flight) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over {
-		return ErrClosed
-	}
 	s.queue = append(s.queue, f)
-	s.start()
-	return nil
+	s.mu.Unlock()
+	s.wake()
+	return s.ctx.Err()
 }
 
 // blocked implements link: somebody has to ask for the head.
 func (s *carried) blocked() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.over {
-		s.full = true
-		s.start()
-	}
+	s.full = true
+	s.mu.Unlock()
+	s.wake()
 }
-
-// wait implements link: the caller can only sleep.
-func (s *carried) wait(context.Context, *Pending) error { return ErrClosed }
 
 // probe implements link: blocked asks for the head again and again.
 func (s *carried) probe() {}
@@ -402,110 +346,73 @@ func (s *carried) probe() {}
 // silent implements link: what the carrier waits for ends.
 func (s *carried) silent() { s.end(ErrSilent) }
 
-// start starts the goroutine if none runs. The caller holds mu.
-func (s *carried) start() {
-	if !s.running {
-		s.running = true
-		go s.run()
+func (s *carried) wake() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
 	}
 }
 
 func (s *carried) run() {
-	for wait := leastHeadWait; ; {
-		f, more := s.next()
+	defer s.p.end(s)
+	for wait := leastHeadWait; s.ctx.Err() == nil; {
+		s.mu.Lock()
+		var f *flight
+		full := s.full
+		if len(s.queue) > 0 {
+			f, s.queue = s.queue[0], s.queue[1:]
+		} else {
+			s.full = false // publishing the head sets it again if that was not enough
+		}
+		s.mu.Unlock()
+		var head uint64
 		var err error
 		switch {
-		case !more:
-			return
 		case f != nil:
 			wait = leastHeadWait
-			err = s.carry(f)
-		default:
-			err = s.askHead(wait)
+			seq, payloads := carriedBy(f.b)
+			if head, err = s.c.Carry(s.ctx, seq, payloads); err == nil {
+				f.Complete(nil)
+			}
+		case full:
+			select {
+			case <-time.After(wait):
+				head, err = s.c.Head(s.ctx)
+			case <-s.ctx.Done():
+				err = s.ctx.Err()
+			}
 			wait = min(2*wait, mostHeadWait)
+		default:
+			select {
+			case <-s.kick:
+			case <-s.ctx.Done():
+			}
+			continue
 		}
 		if err != nil {
 			s.end(err)
+			return
 		}
+		s.p.publishedBy(s, head)
 	}
 }
 
-// next takes the oldest group; nil and true mean that somebody must ask for the head.
-func (s *carried) next() (*flight, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.over || len(s.queue) == 0 && !s.full {
-		s.running = false
-		return nil, false
-	}
-	if len(s.queue) == 0 {
-		s.full = false // publishing the head sets it again if that was not enough
-		return nil, true
-	}
-	f := s.queue[0]
-	s.queue = s.queue[1:]
-	return f, true
-}
-
-// carry takes one group to the log.
-func (s *carried) carry(f *flight) error {
-	seq := s.records(f.b)
-	head, err := s.c.Carry(s.ctx, seq, s.payloads)
-	clear(s.payloads)
-	if err != nil {
-		return err
-	}
-	f.Complete(nil)
-	s.p.publishedBy(s, head)
-	return nil
-}
-
-// records finds the payloads of a group, which are in the octets that RDMA would write, and the number of
+// carriedBy finds the payloads of a group, which are in the octets that RDMA would write, and the number of
 // the first one.
-func (s *carried) records(b *machine.Batch) (seq uint64) {
-	s.payloads = s.payloads[:0]
-	for i := range b.Ops {
-		if b.Ops[i].Kind != machine.WireWrite {
-			continue
-		}
-		for at := b.Ops[i].Data; len(at) > 0; {
-			r := machine.ParseRecord(at)
+func carriedBy(b *batch) (seq uint64, payloads [][]byte) {
+	for i := range b.runs[:b.nruns] {
+		for at := b.runs[i].data; len(at) > 0; {
+			r := parseRecord(at)
 			if r.Filler != 0 {
-				at = at[min(machine.Align, len(at)):]
+				at = at[min(align, len(at)):]
 				continue
 			}
-			if len(s.payloads) == 0 {
+			if len(payloads) == 0 {
 				seq = r.Seq
 			}
-			s.payloads = append(s.payloads, at[machine.RecordHeaderLen:machine.RecordHeaderLen+r.Len])
+			payloads = append(payloads, at[recordHeaderLen:recordHeaderLen+r.Len])
 			at = at[r.Size():]
 		}
 	}
-	return seq
-}
-
-// askHead asks for the head after a while.
-func (s *carried) askHead(wait time.Duration) error {
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-s.ctx.Done():
-		return s.ctx.Err()
-	}
-	head, err := s.c.Head(s.ctx)
-	if err != nil {
-		return err
-	}
-	s.p.publishedBy(s, head)
-	return nil
-}
-
-// end ends the session.
-func (s *carried) end(err error) {
-	s.mu.Lock()
-	s.over, s.queue = true, nil
-	s.mu.Unlock()
-	s.cancel(err)
-	s.p.end(s)
+	return seq, payloads
 }

@@ -19,7 +19,8 @@ func TestLocalFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, f := faulty(4096)
 		l := newTestLog(t, mem, commitlog.WAL)
-		p := newTestProducer(t, &commitlog.ProducerOptions{InFlight: 4, Batch: 1})
+		p := newTestProducer(t, nil)
+		p.Groups(4, 1)
 		noErr(t, l.Local(t.Context(), p))
 		entered, release := f.Hang(pmem.OpPersist)
 		var pending []*commitlog.Pending

@@ -11,8 +11,10 @@ import (
 
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
+
+// ErrClosed: the Log or the Producer is closed.
+var ErrClosed = errors.New("commitlog: closed")
 
 // Log is the consumer's side of a log. It owns the memory.
 type Log struct {
@@ -29,10 +31,10 @@ type Log struct {
 	// reads is held by Read, and taken before room is given back: nobody overwrites what Read copies.
 	// Lock it before mu.
 	reads sync.Mutex
-	view  *machine.View
+	view  *view
 
 	mu   sync.Mutex // taken before state
-	cons *machine.Consumer
+	cons *consumer
 
 	state sync.Mutex
 	err   error       // final
@@ -52,20 +54,19 @@ func Open(mem region.Memory) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := machine.Recover(m, m.Size(), nil)
+	st, err := recoverLog(m, m.Size(), nil)
 	if err != nil {
 		return nil, err
 	}
-	m.Reset(st.Tail)
-	l := &Log{mem: m, info: infoOf(st), over: make(chan struct{}), view: machine.NewView(m)}
-	l.cons = machine.NewConsumer(m, st)
-	if err := do(m, l.cons.Start()); err != nil {
+	l := &Log{mem: m, info: infoOf(st), over: make(chan struct{}), view: newView(m)}
+	l.cons = newConsumer(m, st)
+	if err := m.do(l.cons.Start()); err != nil {
 		return nil, err
 	}
 	l.quiet.turn = make(chan struct{}, 1)
 	l.quiet.timer = time.AfterFunc(time.Hour, l.settle)
 	l.quiet.timer.Stop()
-	m.Moved, m.Fail = l.tailMoved, l.fail
+	m.log = l
 	return l, nil
 }
 
@@ -76,7 +77,7 @@ func (l *Log) Info() Info { return l.info }
 func (l *Log) Owner() [32]byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.cons.Header().Owner
+	return l.cons.hdr.Owner
 }
 
 // Instance returns to whom the last session belongs: what Prepare was told, zeros if the session was
@@ -85,7 +86,7 @@ func (l *Log) Owner() [32]byte {
 func (l *Log) Instance() Instance {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.cons.Header().Instance
+	return l.cons.hdr.Instance
 }
 
 // Next returns the next record, in order, as soon as there is one. It waits until ctx ends.
@@ -132,10 +133,10 @@ func (l *Log) TryNext() (*Record, error) {
 // All acknowledged records lie before it. A dishonest producer may have set it to any value. Tail
 // costs one atomic load.
 func (l *Log) Tail() uint64 {
-	if l.info.Mode == Strict && l.mem.Persistent() {
-		return l.mem.Flushed()
+	if l.info.Mode == Strict && !l.mem.volatile {
+		return l.mem.flushed.Load()
 	}
-	return l.mem.Tail()
+	return l.mem.tail.Load()
 }
 
 // Release tells l that the effects of the records up to number seq are durable, so that Next need not
@@ -146,33 +147,31 @@ func (l *Log) Tail() uint64 {
 func (l *Log) Release(seq uint64) error {
 	l.order.Lock()
 	defer l.order.Unlock()
-	ops, err := l.release(seq)
-	if err != nil {
+	l.mu.Lock()
+	err := l.failed()
+	var steps []step
+	if err == nil {
+		steps, err = l.cons.Release(seq)
+	}
+	l.mu.Unlock()
+	if err != nil || len(steps) == 0 {
 		return err
 	}
-	for i := range ops {
-		switch {
-		case ops[i].Kind == machine.OpPublish:
-			l.publish(ops[i].Head)
-			continue
-		case ops[i].Kind == machine.OpStore && ops[i].Off == machine.PublishedOff:
+	for i := range steps {
+		publishes := steps[i].Off == publishedOff
+		if publishes {
 			l.reads.Lock() // those that began before have copied what they read, and others begin at the head
+		}
+		err := l.mem.step(&steps[i])
+		if publishes {
 			l.reads.Unlock()
 		}
-		if err := l.mem.Do(&ops[i]); err != nil {
+		if err != nil {
 			return err
 		}
 	}
+	l.publish(l.mem.head.Load())
 	return nil
-}
-
-func (l *Log) release(seq uint64) ([]machine.Op, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.failed(); err != nil {
-		return nil, err
-	}
-	return l.cons.Release(seq)
 }
 
 // OnError calls f with the first error of the memory, even if that was before. f must not call l.
@@ -306,7 +305,7 @@ type quiet struct {
 // tailMoved is called after a store or a flush of the tail.
 func (l *Log) tailMoved() {
 	l.moved.ring()
-	if q := &l.quiet; !q.armed.Load() && l.mem.Flushed() < l.mem.Tail() && q.armed.CompareAndSwap(false, true) {
+	if q := &l.quiet; !q.armed.Load() && l.mem.flushed.Load() < l.mem.tail.Load() && q.armed.CompareAndSwap(false, true) {
 		q.timer.Reset(quietTime)
 	}
 }
@@ -319,7 +318,7 @@ func (l *Log) settle() {
 	if l.failed() != nil {
 		return
 	}
-	if tail := l.mem.Tail(); tail != q.seen {
+	if tail := l.mem.tail.Load(); tail != q.seen {
 		q.seen = tail
 		q.timer.Reset(quietTime)
 		return

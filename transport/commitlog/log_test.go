@@ -26,7 +26,8 @@ func TestAppend(t *testing.T) {
 			for _, verify := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%v,verify=%v", mode, verify), func(t *testing.T) {
 					l := newTestLog(t, sim(4096), mode)
-					p := newTestProducer(t, &commitlog.ProducerOptions{Verify: verify, Batch: 1000})
+					p := newTestProducer(t, &commitlog.ProducerOptions{Verify: verify})
+					p.Groups(2, 1000)
 					session(t, l, p, dial)
 					const workers, each = 4, 12
 					var mu sync.Mutex
@@ -124,7 +125,8 @@ func TestFence(t *testing.T) {
 	onWires(t, func(t *testing.T, dial func() (a, b net.Conn)) {
 		mem, f := faulty(4096)
 		l := newTestLog(t, mem, commitlog.WAL)
-		p := newTestProducer(t, &commitlog.ProducerOptions{InFlight: 4, Batch: 1})
+		p := newTestProducer(t, nil)
+		p.Groups(4, 1)
 		session(t, l, p, dial)
 		must(p.Append(t.Context(), []byte("before")))(t)
 		entered, release := f.Hang(pmem.OpPersist)

@@ -9,19 +9,20 @@ import (
 	"unsafe"
 
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
-// memory is the memory of a log. It is safe for concurrent use. Moved, if not nil, is called
-// after the tail was stored or flushed, and must not use the memory; Fail, if not nil, at the first error.
+// ErrAlign: the memory does not begin at a multiple of 8.
+var ErrAlign = errors.New("commitlog: memory is not aligned to 8 octets (use memory of package pmem)")
+
+// memory is the memory of a log. It is safe for concurrent use. The log, if not nil, is told when the tail was stored or
+// flushed, and the first error.
 //
 // LazyTail is how many octets of records are acknowledged in wal mode before a flush of the ring includes the tail. Recovery
 // rolls forward over them; before the tail it can distinguish a damaged record from the end.
 type memory struct {
-	Moved    func()
-	Fail     func(error)
 	LazyTail uint64
 
+	log      *Log
 	mem      region.Memory
 	guard    region.Guarded // mem, if it is one
 	volatile bool           // mem cannot be made durable
@@ -37,11 +38,11 @@ type memory struct {
 	failed chan struct{}
 }
 
-// New wraps mem, which still belongs to the caller.
+// newMemory wraps mem, which still belongs to the caller.
 func newMemory(mem region.Memory) (*memory, error) {
 	m := &memory{LazyTail: 64 << 10, mem: mem, failed: make(chan struct{})}
 	m.guard, _ = mem.(region.Guarded)
-	if b := mem.Bytes(); len(b) > machine.RingOff && uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 != 0 {
+	if b := mem.Bytes(); len(b) > ringOff && uintptr(unsafe.Pointer(unsafe.SliceData(b)))%8 != 0 {
 		return nil, ErrAlign
 	}
 	switch err := mem.Persist(0, 0); {
@@ -55,12 +56,6 @@ func newMemory(mem region.Memory) (*memory, error) {
 
 // Size returns the size of the memory in octets.
 func (m *memory) Size() int { return len(m.mem.Bytes()) }
-
-// Persistent reports whether Persist makes octets durable.
-func (m *memory) Persistent() bool { return !m.volatile }
-
-// Verifiable reports whether the medium can be read back, for Verify.
-func (m *memory) Verifiable() bool { return region.Verifiable(m.mem) == nil }
 
 // Load copies the octets at off to p.
 func (m *memory) Load(p []byte, off int) error {
@@ -76,7 +71,7 @@ func (m *memory) Load(p []byte, off int) error {
 
 // Store copies p to the octets at off.
 func (m *memory) Store(off int, p []byte) error {
-	if off == machine.PublishedOff {
+	if off == publishedOff {
 		m.pub.Lock()
 		defer m.pub.Unlock()
 	}
@@ -95,45 +90,33 @@ func (m *memory) Persist(rs ...region.Range) error {
 	return m.fail(region.PersistRanges(m.mem, rs))
 }
 
-// Do executes the stores and flushes of the consumer, in order.
-func (m *memory) Do(op *machine.Op) error {
-	switch op.Kind {
-	case machine.OpStore:
-		err := m.Store(op.Off, op.Data)
-		switch op.Off {
-		case machine.TailOff:
-			m.setTail(binary.BigEndian.Uint64(op.Data))
-		case machine.PublishedOff:
-			m.head.Store(binary.BigEndian.Uint64(op.Data))
+// do executes steps of the consumer, in order.
+func (m *memory) do(steps []step) error {
+	for _, st := range steps {
+		if err := m.step(&st); err != nil {
+			return err
 		}
-		return err
-	case machine.OpPersist:
-		rs := make([]region.Range, len(op.Ranges))
-		for i, r := range op.Ranges {
-			rs[i] = region.Range{Off: r.Off, N: r.N}
-			if r.Off == machine.TailOff {
+	}
+	return nil
+}
+
+func (m *memory) step(st *step) error {
+	if st.Ranges != nil {
+		for _, r := range st.Ranges {
+			if r.Off == tailOff {
 				defer m.flushed.Store(m.tail.Load())
 			}
 		}
-		return m.Persist(rs...)
-	default:
-		return nil
+		return m.Persist(st.Ranges...)
 	}
-}
-
-// Tail returns the largest tail word that was stored.
-func (m *memory) Tail() uint64 { return m.tail.Load() }
-
-// Flushed returns the last flushed tail word.
-func (m *memory) Flushed() uint64 { return m.flushed.Load() }
-
-// Head returns the durable head that was published last. There must have been a session.
-func (m *memory) Head() uint64 { return m.head.Load() }
-
-// Reset sets the tail that recovery has found.
-func (m *memory) Reset(tail uint64) {
-	m.tail.Store(tail)
-	m.flushed.Store(tail)
+	err := m.Store(st.Off, st.Data)
+	switch st.Off {
+	case tailOff:
+		m.setTail(binary.BigEndian.Uint64(st.Data))
+	case publishedOff:
+		m.head.Store(binary.BigEndian.Uint64(st.Data))
+	}
+	return err
 }
 
 // setTail takes a tail word. One that goes back changes nothing: somebody may rely on what was acknowledged.
@@ -145,8 +128,8 @@ func (m *memory) setTail(v uint64) {
 }
 
 func (m *memory) moved() {
-	if m.Moved != nil {
-		m.Moved()
+	if m.log != nil {
+		m.log.tailMoved()
 	}
 }
 
@@ -170,8 +153,8 @@ func (m *memory) fail(err error) error {
 	}
 	err = m.err
 	m.errMu.Unlock()
-	if first && m.Fail != nil {
-		m.Fail(err)
+	if first && m.log != nil {
+		m.log.fail(err)
 	}
 	return err
 }
@@ -226,7 +209,10 @@ type (
 		window
 		lazy bool // wal mode
 	}
-	tail      struct{ window }
+	tail struct {
+		window
+		now [8]byte // used by look
+	}
 	published struct{ window }
 )
 
@@ -238,8 +224,8 @@ var _ = []interface {
 
 // Ring is where the producer writes records. In wal mode the tail is flushed with them from time to
 // time. The requests of a stream are executed one at a time, so nobody stores the tail meanwhile.
-func (m *memory) Ring(mode machine.Mode) region.Memory {
-	return &ring{window{m, machine.RingOff, m.Size() - machine.RingOff}, mode == machine.WAL}
+func (m *memory) Ring(mode Mode) region.Memory {
+	return &ring{window{m, ringOff, m.Size() - ringOff}, mode == WAL}
 }
 
 // Persist implements region.Memory.
@@ -249,7 +235,7 @@ func (r *ring) Persist(off, n int) error {
 	if !r.lazy || v-r.flushed.Load() < r.LazyTail {
 		return r.memory.Persist(at)
 	}
-	err := r.memory.Persist(at, region.Range{Off: machine.TailOff, N: 8})
+	err := r.memory.Persist(at, region.Range{Off: tailOff, N: 8})
 	if err == nil {
 		r.settled(v)
 	}
@@ -265,7 +251,7 @@ func (m *memory) Settle() error {
 	if m.flushed.Load() >= v {
 		return nil
 	}
-	err := m.Persist(region.Range{Off: machine.TailOff, N: 8})
+	err := m.Persist(region.Range{Off: tailOff, N: 8})
 	if err == nil {
 		m.settled(v)
 	}
@@ -283,7 +269,7 @@ func (m *memory) settled(v uint64) {
 }
 
 // TailWord is the word that the producer moves by Atomic Write.
-func (m *memory) TailWord() region.Memory { return &tail{window{m, machine.TailOff, 8}} }
+func (m *memory) TailWord() region.Memory { return &tail{window: window{m, tailOff, 8}} }
 
 // Persist implements region.Memory.
 func (t *tail) Persist(off, n int) error {
@@ -318,34 +304,16 @@ func (t *tail) Store(off int, p []byte) error {
 
 // look reads the word after a store. Only one stream stores it.
 func (t *tail) look() error {
-	word := (*uint64)(unsafe.Pointer(unsafe.SliceData(t.Bytes())))
-	if t.guard != nil {
-		return t.lookGuarded(word)
-	}
-	t.setTail(fromWire(atomic.LoadUint64(word)))
-	return nil
-}
-
-// lookGuarded is look with a closure, which is allocated.
-func (t *tail) lookGuarded(word *uint64) error {
-	var v uint64
-	err := t.window.Guard(0, 8, func() error { v = atomic.LoadUint64(word); return nil })
+	err := t.window.Load(t.now[:], 0)
 	if err == nil {
-		t.setTail(fromWire(v))
+		t.setTail(binary.BigEndian.Uint64(t.now[:]))
 	}
 	return err
 }
 
-// fromWire returns the position in a word that holds it big-endian.
-func fromWire(word uint64) uint64 {
-	var b [8]byte
-	binary.NativeEndian.PutUint64(b[:], word)
-	return binary.BigEndian.Uint64(b[:])
-}
-
 // Published is where the producer reads the durable head.
 func (m *memory) Published() region.Memory {
-	return &published{window{m, machine.PublishedOff, 8}}
+	return &published{window{m, publishedOff, 8}}
 }
 
 // Load implements region.Guarded.

@@ -1,7 +1,6 @@
 package commitlog
 
 import (
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,32 +9,17 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap"
+	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
-// Defaults of ProducerOptions.
-const (
-	defaultInFlight = 2
-	defaultBatch    = 256 << 10
-	defaultQueue    = 64 << 20
-)
+// groups limits the groups of appends. Two may be unanswered; appends made meanwhile go out as one group, with one flush.
+var groups = limits{InFlight: 2, Batch: 256 << 10}
 
 // ProducerOptions has the settings of a Producer. Nil and zero fields mean the defaults. NewProducer
 // copies them.
 type ProducerOptions struct {
-	// InFlight is how many groups of appends may be unanswered. Appends made meanwhile go out as
-	// one group, with one flush. While a group is unanswered, the next one goes out only if it is
-	// larger, or has 64 KiB: otherwise it is faster to make both one group. If zero, 2.
-	InFlight int
-	// Batch is the maximum size of a group in octets, unless a single record is larger. If zero,
-	// 256 KiB.
-	Batch int
-	// Queue limits the octets of the records that Begin and TryBegin have begun and that are not over, unless
-	// there is only one. If zero, 64 MiB.
-	Queue int
 	// Silence is how long appends may wait without a sign of life from the consumer: an answer, free
 	// room, or the next session. Then the session and all appends end, within a quarter of that time more. The
 	// consumer may just be slow: choose a time in which every disk flush ends. If zero or negative, appends wait for ever.
@@ -50,8 +34,6 @@ type link interface {
 	// post sends a batch, and completes it once when its last operation has been answered.
 	// An error ends the session.
 	post(f *flight) error
-	// wait returns when e is over, or earlier.
-	wait(ctx context.Context, e *Pending) error
 	// blocked is called when there is no room.
 	blocked()
 	// probe is called from time to time while there is no room, and asks for a sign of life.
@@ -64,7 +46,7 @@ type link interface {
 // one ends, appends wait for the next session.
 type Producer struct {
 	mu        sync.Mutex
-	m         *machine.Producer
+	m         *sender
 	link      link          // of the open session; nil: none
 	level     Level         // of the session
 	changed   chan struct{} // closed and replaced when link changes
@@ -73,7 +55,6 @@ type Producer struct {
 	gathers   uint64        // number of gatherings so far
 	expected  int           // appends that the next group is likely to have
 	err       error         // why the producer has ended; nil: it has not
-	queue     uint64        // octets
 	silence   silence
 	answers   chan offer // the last answer that has come over a connection
 }
@@ -86,49 +67,23 @@ type offer struct {
 
 var _ rdmap.Handler = (*Producer)(nil)
 
-// Check returns an error that names the first setting that is out of range. It wraps rpc.ErrConfig. A nil o
-// is valid.
-func (o *ProducerOptions) Check() error {
-	if o == nil {
-		return nil
-	}
-	err := setting.Check(
-		setting.Count("InFlight", o.InFlight), setting.Count("Batch", o.Batch), setting.Count("Queue", o.Queue),
-	)
-	if err != nil {
-		return fmt.Errorf("commitlog: %w", err)
-	}
-	return nil
-}
-
-// NewProducer returns a producer without a session. Appends wait until Open or Attach. If o is out of range, the
-// producer has ended: appends, Open and Attach return what o.Check says.
+// NewProducer returns a producer without a session. Appends wait until Open or Attach.
 func NewProducer(o *ProducerOptions) *Producer {
-	var opt ProducerOptions
-	if o != nil {
-		opt = *o
+	if o == nil {
+		o = new(ProducerOptions)
 	}
-	err := opt.Check()
-	opt.InFlight = cmp.Or(opt.InFlight, defaultInFlight)
-	opt.Batch = cmp.Or(opt.Batch, defaultBatch)
-	opt.Queue = cmp.Or(opt.Queue, defaultQueue)
 	return &Producer{
-		err:   err,
-		queue: uint64(opt.Queue), silence: silence{limit: opt.Silence},
-		m:       machine.NewProducer(machine.Limits{InFlight: opt.InFlight, Batch: opt.Batch}, opt.Verify),
+		silence: silence{limit: o.Silence}, m: newSender(groups, o.Verify),
 		changed: make(chan struct{}), answers: make(chan offer, 1),
 	}
 }
-
-// Place says how far a session is: what it found, and what is acknowledged.
-type Place = machine.Place
 
 // Place returns how far the last session is; zeros before the first one. A program that has restarted knows by Next
 // and LastEpoch which of its records have survived, and reads them with [Log.Read].
 func (p *Producer) Place() Place {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.m.Place()
+	return p.m.place
 }
 
 // Config returns the configuration of a connection for p: a copy of cfg, or the defaults if cfg
@@ -153,7 +108,9 @@ func (p *Producer) Open(c *rdmap.Conn, a *Answer) error {
 	if c.ConnectionState().Extensions&verbs.ExtCommit == 0 {
 		return ErrNoExtension
 	}
-	return p.open(newRemote(p, c, a), a)
+	return p.open(&remote{
+		p: p, c: c, head: region.STag(a.HeadSTag), told: c.ConnectionState().Extensions&verbs.Ext7306 != 0,
+	}, a)
 }
 
 func (p *Producer) open(l link, a *Answer) error {
@@ -226,7 +183,7 @@ func (p *Producer) lost(l link) {
 // the first may have to wait for a processor. The caller holds p.mu, which gather releases
 // meanwhile.
 func (p *Producer) gather(stays bool) {
-	whole := p.m.Queued() >= p.expected
+	whole := len(p.m.queue) >= p.expected
 	switch {
 	case p.gathering && !whole:
 	case p.posting || whole:
@@ -266,7 +223,7 @@ func (p *Producer) pump(stays bool) {
 	p.posting = true
 	defer func() { p.posting = false }()
 	for l := p.link; l != nil; l = p.link {
-		alone := stays && p.m.Queued() == 1
+		alone := stays && len(p.m.queue) == 1
 		b := p.m.Next()
 		if b == nil {
 			break
@@ -294,7 +251,7 @@ func (p *Producer) pump(stays bool) {
 type flight struct {
 	p    *Producer
 	l    link
-	b    *machine.Batch
+	b    *batch
 	here bool // it is one append, and the goroutine that posts it waits for it
 }
 
@@ -312,9 +269,9 @@ func (f *flight) Complete(err error) {
 	}
 	p.silence.life++
 	over := p.m.Done(f.b)
-	p.expected = p.m.Queued() + len(over)
+	p.expected = len(p.m.queue) + len(over)
 	p.finish(over)
-	if len(over) > 0 && p.m.Queued() > 0 && !p.posting {
+	if len(over) > 0 && len(p.m.queue) > 0 && !p.posting {
 		// This may be the goroutine of an append that is over, which will append again: the
 		// next group waits until it has had its turn too.
 		n := p.letOthers()
@@ -328,7 +285,7 @@ func (f *flight) Complete(err error) {
 }
 
 // finish wakes those whose appends are over. The caller holds p.mu.
-func (p *Producer) finish(over []*machine.Append) {
+func (p *Producer) finish(over []*entry) {
 	for _, e := range over {
 		if w, ok := e.Tag.(*Pending); ok { // somebody waits for it
 			w.level = p.level
@@ -420,6 +377,35 @@ func (p *Producer) failBy(l link, err error) {
 	}
 }
 
+// Errors of appends.
+var (
+	// ErrSilent: the consumer has given no sign of life for ProducerOptions.Silence.
+	ErrSilent = errors.New("commitlog: no sign of life from the consumer")
+	// ErrInDoubt: the context of an append ended, or the consumer was silent, while it was in progress. Its
+	// record may be in the log now or later.
+	ErrInDoubt = errors.New("commitlog: append given up, its record may be in the log")
+)
+
+// Level says how durable an append is.
+type Level uint8
+
+// The levels.
+const (
+	// Placed: the record is visible at the consumer, but is lost with its process, because the
+	// memory of the log is not persistent.
+	Placed Level = 1
+	// Persistent: recovery finds the record.
+	Persistent Level = 2
+)
+
+// String returns "placed" or "persistent".
+func (l Level) String() string {
+	if l == Persistent {
+		return "persistent"
+	}
+	return "placed"
+}
+
 // Result is the result of an append.
 type Result struct {
 	Seq   uint64 // the number of the record
@@ -429,7 +415,7 @@ type Result struct {
 // Pending is an append in progress.
 type Pending struct {
 	p     *Producer
-	a     machine.Append
+	a     entry
 	level Level
 	w     rdmap.Waiter
 	ch    chan struct{} // one slot, filled when the append is over
@@ -466,7 +452,7 @@ func (p *Producer) append(ctx context.Context, payload []byte, now bool) (Result
 var pendings = sync.Pool{New: func() any { return &Pending{ch: make(chan struct{}, 1)} }}
 
 // Begin starts an append; call Wait on the result. Appends that one goroutine begins one after the other
-// are in the log in that order. Begin borrows payload until Wait returns. Errors: ErrTooLarge, ErrQueue, ErrClosed.
+// are in the log in that order. Begin borrows payload until Wait returns. Errors: ErrTooLarge, ErrClosed.
 func (p *Producer) Begin(payload []byte) (*Pending, error) {
 	return p.newPending(payload, false)
 }
@@ -487,12 +473,6 @@ func (p *Producer) Released(head uint64) {
 }
 
 func (p *Producer) newPending(payload []byte, now bool) (*Pending, error) {
-	p.mu.Lock()
-	octets := p.m.Octets()
-	p.mu.Unlock()
-	if octets > 0 && octets+machine.RecordSize(len(payload)) > p.queue {
-		return nil, ErrQueue
-	}
 	e := &Pending{ch: make(chan struct{}, 1)}
 	if err := e.begin(p, payload, now, false); err != nil {
 		return nil, err
@@ -508,17 +488,13 @@ func (e *Pending) begin(p *Producer, payload []byte, now, stays bool) error {
 	default:
 	}
 	e.w.Reset()
-	e.p, e.a = p, machine.Append{Payload: payload, Tag: e}
+	e.p, e.a = p, entry{Payload: payload, Tag: e}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.err != nil {
 		return p.err
 	}
-	if !now {
-		if err := p.m.Add(&e.a); err != nil {
-			return err
-		}
-	} else if err := p.m.TryAdd(&e.a); err != nil {
+	if err := p.m.Add(&e.a, now); err != nil {
 		if errors.Is(err, ErrFull) && p.link != nil {
 			p.link.blocked()
 		}
@@ -553,7 +529,7 @@ func (e *Pending) Wait(ctx context.Context) (Result, error) {
 		}
 		l, changed := p.link, p.changed
 		p.mu.Unlock()
-		if l != nil && l.wait(ctx, e) == nil {
+		if r, ok := l.(*remote); ok && r.c.Wait(ctx, &e.w) == nil { // the caller may become the goroutine that reads the socket
 			continue
 		}
 		select {
@@ -601,7 +577,7 @@ func (p *Producer) look() {
 	switch {
 	case s.timer == nil: // stopped
 		return
-	case p.m.Waiting() == 0: // for a whole tick, or nearly: the next append starts again
+	case !p.m.Waiting(): // for a whole tick, or nearly: the next append starts again
 		s.timer = nil
 		return
 	case s.life != s.seen:

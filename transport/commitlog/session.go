@@ -9,7 +9,6 @@ import (
 	"github.com/stag-rdma/stag/rdmap"
 	"github.com/stag-rdma/stag/rdmap/region"
 	"github.com/stag-rdma/stag/rdmap/verbs"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
 // flushLimit is how long a flush may keep a connection from being read.
@@ -106,6 +105,9 @@ func (l *Log) Serve(ctx context.Context, c *rdmap.Conn) error {
 	return c.Serve()
 }
 
+// ErrNoExtension: the connection has no Flush and Atomic Write.
+var ErrNoExtension = errors.New("commitlog: the connection lacks the commit extension (set verbs.ExtCommit on both sides)")
+
 // ErrFenced: another session has begun since, or this one already has its producer.
 var ErrFenced = errors.New("commitlog: the session is over, or already has its producer (begin another one)")
 
@@ -129,46 +131,39 @@ type Instance = [16]byte
 func (l *Log) Prepare(ctx context.Context, instance Instance) (*Prepared, error) {
 	l.order.Lock()
 	defer l.order.Unlock()
-	l.mu.Lock()
-	fence := l.cons.Fence()
-	l.mu.Unlock()
-	for _, op := range fence {
-		if op.Kind == machine.OpRevoke {
-			l.state.Lock()
-			l.revoke(nil)
-			l.state.Unlock()
-		} else if err := l.quiesce(ctx); err != nil {
-			return nil, err
-		}
+	l.state.Lock()
+	l.revoke(nil)
+	l.state.Unlock()
+	if err := l.quiesce(ctx); err != nil {
+		return nil, err
 	}
-	ops, a, err := l.fenced(instance)
+	// Nothing moves the tail anymore.
+	l.mu.Lock()
+	err := l.failed()
+	var steps []step
+	var a *Answer
+	if err == nil {
+		steps, a, err = l.cons.Fenced(l.mem.tail.Load(), instance)
+	}
+	l.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	a.Persistent = l.mem.Persistent()
-	if !l.mem.Verifiable() {
+	a.Persistent = !l.mem.volatile
+	if region.Verifiable(l.mem.mem) != nil {
 		a.Hash = NoHash
 	}
-	if err := do(l.mem, ops); err != nil {
+	if err := l.mem.do(steps); err != nil {
 		return nil, err
 	}
 	return &Prepared{l: l, a: *a}, nil
-}
-
-func (l *Log) fenced(instance Instance) ([]machine.Op, *Answer, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := l.failed(); err != nil {
-		return nil, nil, err
-	}
-	return l.cons.Fenced(l.mem.Tail(), instance)
 }
 
 // Answer returns what has survived, and where the session begins. It has no STags.
 func (s *Prepared) Answer() Answer { return s.a }
 
 // Head returns the durable head. The ring before it may be overwritten.
-func (s *Prepared) Head() uint64 { return s.l.mem.Head() }
+func (s *Prepared) Head() uint64 { return s.l.mem.head.Load() }
 
 // Attach gives the session to the producer at the other end of c, and returns the answer, which
 // the producer must be told: it may write and flush the ring and the tail word, and read the published head.
@@ -227,17 +222,23 @@ func (s *Prepared) Local(p *Producer) error {
 	if err := s.use(); err != nil {
 		return err
 	}
-	loc := &local{p: p, head: l.mem.Head, ring: guarded(l.mem.Ring(s.a.Mode)), tail: guarded(l.mem.TailWord())}
+	a := s.a
+	a.RingSTag, a.TailSTag = localRing, localTail
+	loc := &local{p: p, l: l}
+	loc.mem[localRing], loc.mem[localTail] = guarded(l.mem.Ring(a.Mode)), guarded(l.mem.TailWord())
 	l.state.Lock()
 	err := l.err
 	if err == nil {
 		l.loc = loc
 	}
 	l.state.Unlock()
-	if err != nil {
-		return err
+	if err == nil {
+		err = p.open(loc, &a)
 	}
-	return p.open(loc, &s.a)
+	if err == nil {
+		loc.published(l.mem.head.Load()) // nobody was told about releases while the session was being opened
+	}
+	return err
 }
 
 // use takes the session, if it is still the last one. The caller holds l.order.
@@ -253,5 +254,5 @@ func (s *Prepared) use() error {
 func (l *Log) epoch() uint32 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.cons.Epoch()
+	return l.cons.hdr.Epoch
 }

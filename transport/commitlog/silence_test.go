@@ -49,7 +49,8 @@ func carried(t *testing.T, l *commitlog.Log, p *commitlog.Producer) (d *deaf, se
 // the appends of the next session.
 func TestSilence(t *testing.T) {
 	l, _ := newLog(t, 1<<20)
-	p := commitlog.NewProducer(&commitlog.ProducerOptions{Silence: 200 * time.Millisecond, InFlight: 1})
+	p := commitlog.NewProducer(&commitlog.ProducerOptions{Silence: 200 * time.Millisecond})
+	p.Groups(1, 256<<10)
 	defer p.Close()
 	_, session := carried(t, l, p)
 	sent, err1 := p.Begin([]byte("sent"))
@@ -84,24 +85,13 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// Begin is bounded, by octets, and one record that is larger than the bound goes alone.
-func TestBeginBounded(t *testing.T) {
+// What was begun before the session goes into the log in its order, and Place tells how far it is.
+func TestPlace(t *testing.T) {
 	l, _ := newLog(t, 1<<20)
-	p := commitlog.NewProducer(&commitlog.ProducerOptions{Queue: 1024})
-	defer p.Close()
+	p := newTestProducer(t, nil)
 	var pending []*commitlog.Pending
-	var err error
-	for err == nil {
-		var e *commitlog.Pending
-		if e, err = p.Begin(make([]byte, 100)); err == nil {
-			pending = append(pending, e)
-		}
-	}
-	if len(pending) != 8 || !errors.Is(err, commitlog.ErrQueue) {
-		t.Fatal(len(pending), err)
-	}
-	if _, err := p.TryBegin(nil); !errors.Is(err, commitlog.ErrQueue) {
-		t.Error(err)
+	for range 8 {
+		pending = append(pending, must(p.Begin(make([]byte, 100)))(t))
 	}
 	noErr(t, l.Local(t.Context(), p))
 	for i, e := range pending {
@@ -109,8 +99,7 @@ func TestBeginBounded(t *testing.T) {
 			t.Fatal(r, err)
 		}
 	}
-	e := must(p.Begin(make([]byte, 5000)))(t)
-	must(e.Wait(t.Context()))(t)
+	must(p.Append(t.Context(), make([]byte, 5000)))(t)
 	want := commitlog.Place{Epoch: 2, Next: 1, Acked: 9, Position: 8*128 + 5056, Limit: commitlog.PayloadLimit(1 << 20)}
 	if got := p.Place(); got != want {
 		t.Errorf("%+v, want %+v", got, want)

@@ -60,7 +60,7 @@ type Config struct {
 	// connection; if nil, by TCP. Its ctx ends with the attempt.
 	Host string
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// Producer says how appends are grouped, and by its Silence how long they wait for a server that gives no sign
+	// Producer says whether appends are verified, and by its Silence how long they wait for a server that gives no sign
 	// of life, connected or not: then they end with commitlog.ErrSilent, while the Session goes on trying to open
 	// the log. Nil and zero fields mean the defaults; that of Silence is one minute here. Negative: for ever.
 	Producer *commitlog.ProducerOptions
@@ -113,9 +113,6 @@ func (c *Config) fill() (*Config, error) {
 		p = *f.Producer
 	}
 	p.Silence = cmp.Or(p.Silence, defaultSilence)
-	if err := p.Check(); err != nil {
-		return nil, err
-	}
 	f.Producer = &p
 	return &f, nil
 }

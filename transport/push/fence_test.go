@@ -20,19 +20,16 @@ func TestFence(t *testing.T) {
 			store, f := faultyStore()
 			w := start(t, &push.Server{Store: store, Limits: push.Limits{FenceTime: 20 * time.Millisecond, AppendTime: time.Hour}})
 			secret := push.NewSecret()
-			first := w.dial("log", &push.Config{
-				Best: best, Secret: secret,
-				Producer: &commitlog.ProducerOptions{InFlight: 4, Batch: 1},
-			})
+			first := w.dial("log", &push.Config{Best: best, Secret: secret})
 			appended(t, first, commitlog.Persistent, 1, "before")
 			entered, release := f.Hang(pmem.OpPersist)
 			var pending []*commitlog.Pending
 			for _, s := range []string{"one", "two", "three"} {
 				e := must(first.Begin([]byte(s)))(t)
-				pending = append(pending, e)
+				if pending = append(pending, e); s == "one" {
+					<-entered // its flush runs
+				}
 			}
-			<-entered // the flush of "one" runs
-
 			if r := ask(w.ps, "127.0.0.1:1", openArgs{Name: "log", Secret: secret, Instance: key{2}}); r.Status != push.StatusBusy {
 				t.Fatal("a session while the old one is flushing:", r.Status)
 			}

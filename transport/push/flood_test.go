@@ -36,7 +36,7 @@ func TestQuota(t *testing.T) {
 func TestFlushFlood(t *testing.T) {
 	t.Parallel()
 	w := start(t, &push.Server{})
-	flooder := w.dial("flood", &push.Config{Producer: &commitlog.ProducerOptions{Batch: 1, InFlight: 64, Verify: true}})
+	flooder := w.dial("flood", &push.Config{Producer: &commitlog.ProducerOptions{Verify: true}})
 	stop := make(chan struct{})
 	over := make(chan struct{})
 	flooding := make(chan struct{})

@@ -440,7 +440,7 @@ func (sess *session) byCall() Status {
 	if st := sess.claim(nil); st != StatusOK || sess.prod != nil {
 		return st
 	}
-	p := commitlog.NewProducer(&commitlog.ProducerOptions{Queue: math.MaxInt}) // a call has brought the records already
+	p := commitlog.NewProducer(nil)
 	if err := sess.prep.Local(p); err != nil || !sess.has(p) {
 		p.Close()
 		return StatusStale

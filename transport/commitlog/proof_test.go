@@ -1,4 +1,4 @@
-package machine
+package commitlog
 
 import (
 	"errors"
@@ -16,9 +16,9 @@ func provenRing(t *testing.T, known ...int) ram {
 	ops, a, err := c.Fenced(0, [16]byte{})
 	noErr(t, err)
 	r.do(ops)
-	b := r[RingOff:][:0]
+	b := r[ringOff:][:0]
 	for i, n := range known {
-		b = AppendRecord(b, a.Salt, a.Epoch, uint64(i+1), uint64(n)*Align, []byte("record"))
+		b = appendRecord(b, a.Salt, a.Epoch, uint64(i+1), uint64(n)*align, []byte("record"))
 	}
 	return r
 }
@@ -38,14 +38,14 @@ func TestProof(t *testing.T) {
 		{"nobody knows anything", []int{0, 0, 0, 0}, 1, false},
 		{"the last has no successor", []int{0, 1, 2}, 3, false},
 	} {
-		for octet := range RecordHeaderLen + len("record") {
+		for octet := range recordHeaderLen + len("record") {
 			r := provenRing(t, tt.known...)
-			r[RingOff+(tt.damaged-1)*Align+octet] ^= 0x20
-			st, err := Recover(r, len(r), nil)
+			r[ringOff+(tt.damaged-1)*align+octet] ^= 0x20
+			st, err := recoverLog(r, len(r), nil)
 			noErr(t, err)
-			want := uint64(tt.damaged-1) * Align
+			want := uint64(tt.damaged-1) * align
 			switch {
-			case tt.poison && (st.Poison == nil || st.Poison.Pos != want || st.Poison.Reason != Damaged):
+			case tt.poison && (st.Poison == nil || st.Poison.Pos != want || st.Poison.Reason != damaged):
 				t.Errorf("%s: octet %d: %+v", tt.name, octet, st.Poison)
 			case !tt.poison && (st.Poison != nil || st.Tail != want):
 				t.Errorf("%s: octet %d: %+v, tail %d", tt.name, octet, st.Poison, st.Tail)
@@ -57,9 +57,9 @@ func TestProof(t *testing.T) {
 // A damaged log gets no further session: numbers are not used again.
 func TestProofEndsLog(t *testing.T) {
 	r := provenRing(t, 0, 1, 2)
-	r[RingOff+RecordHeaderLen] ^= 1
+	r[ringOff+recordHeaderLen] ^= 1
 	_, _, err := r.open(t).Fenced(0, [16]byte{})
-	if p, ok := errors.AsType[*Poison](err); !ok || p.Seq != 1 || p.Reason != Damaged {
+	if p, ok := errors.AsType[*PoisonError](err); !ok || p.Seq != 1 || p.Reason != damaged {
 		t.Error(err)
 	}
 }
@@ -67,17 +67,17 @@ func TestProofEndsLog(t *testing.T) {
 // Overlapping records, each of which would cost a checksum of half the ring, do not make Open slow.
 func TestProofBudget(t *testing.T) {
 	const capacity = 1 << 20
-	r := make(ram, RingOff+capacity)
-	h := Header{Mode: WAL, Capacity: capacity, Epoch: 1, First: 1}
+	r := make(ram, ringOff+capacity)
+	h := header{Mode: WAL, Capacity: capacity, Epoch: 1, First: 1}
 	h.Append(r[:0])
-	Head{Seq: 1}.Append(r[HeadOff:][:0], &h.ID)
-	for at := Align; at < capacity/2; at += Align {
-		rec := AppendRecord(nil, 0, 1, 1000, 0, nil)
+	headSlot{Seq: 1}.Append(r[headOff:][:0], &h.ID)
+	for at := align; at < capacity/2; at += align {
+		rec := appendRecord(nil, 0, 1, 1000, 0, nil)
 		rec[1], rec[2] = 7, 0xff // a payload of nearly half the ring
-		copy(r[RingOff+at:], rec)
+		copy(r[ringOff+at:], rec)
 	}
 	counted := &countingSource{ram: r}
-	st, err := Recover(counted, len(r), nil)
+	st, err := recoverLog(counted, len(r), nil)
 	if err != nil || st.Poison == nil || counted.octets > 8*capacity {
 		t.Error(st, err, counted.octets)
 	}
@@ -98,30 +98,30 @@ func (c *countingSource) Load(p []byte, off int) error {
 func TestProofHeader(t *testing.T) {
 	r := provenRing(t, 0, 1)
 	c := r.open(t)
-	ops, a, err := c.Fenced(2*Align, [16]byte{1})
+	ops, a, err := c.Fenced(2*align, [16]byte{1})
 	noErr(t, err)
 	r.do(ops)
-	b := AppendRecord(r[RingOff:][:2*Align], a.Salt, a.Epoch, 3, 2*Align, []byte("third"))
-	AppendRecord(b, a.Salt, a.Epoch, 4, 2*Align, []byte("fourth"))
-	for off := range HeaderLen {
+	b := appendRecord(r[ringOff:][:2*align], a.Salt, a.Epoch, 3, 2*align, []byte("third"))
+	appendRecord(b, a.Salt, a.Epoch, 4, 2*align, []byte("fourth"))
+	for off := range headerLen {
 		bad := slices.Clone(r)
-		bad[BlockSize+off] ^= 1 // generation 3
+		bad[blockSize+off] ^= 1 // generation 3
 		if off >= 8 && off < 12 {
 			continue // of another version
 		}
-		st, err := Recover(bad, len(bad), nil)
+		st, err := recoverLog(bad, len(bad), nil)
 		if err != nil || st.Header.Epoch != 2 || st.Poison == nil || st.Poison.Seq != 3 {
 			t.Fatalf("octet %d: %+v %v", off, st, err)
 		}
 		n := 0
-		st, err = Salvage(bad, len(bad), func(*Record, bool) error { n++; return nil })
+		st, err = salvageLog(bad, len(bad), func(*Record, bool) error { n++; return nil })
 		if err != nil || n != 4 || st.NextSeq != 5 || st.Poison != nil {
 			t.Fatalf("octet %d: %d records, %+v %v", off, n, st, err)
 		}
-		ops, err := Mend(st)
+		ops, err := mending(st)
 		noErr(t, err)
 		bad.do(ops)
-		st, err = Recover(bad, len(bad), nil)
+		st, err = recoverLog(bad, len(bad), nil)
 		if h := &st.Header; err != nil || st.Poison != nil || st.NextSeq != 5 || h.Epoch != 4 || h.First != 5 || h.Before != 3 || h.Generation != 3 {
 			t.Fatalf("octet %d: %+v %v", off, st, err)
 		}

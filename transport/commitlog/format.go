@@ -1,4 +1,13 @@
-package machine
+package commitlog
+
+// This file, recovery.go, consumer.go and sender.go hold the format and the rules of the log: where things are, what recovery
+// trusts, in which order the consumer makes things durable, what the producer may write where, and when an append is
+// acknowledged. Events go in, operations come out: memory is touched only through source, no goroutine is started, no
+// clock is read. So the crash models can run them with every crash there is. The owner of a machine calls it from one
+// goroutine at a time. conformance/layering_test.go sees to it that they need no other file.
+//
+// All numbers are big-endian. Positions count ring octets and never wrap; position p is at ringOff
+// + p mod capacity. docs/commitlog-format.md describes the format in prose.
 
 import (
 	"bytes"
@@ -13,29 +22,29 @@ import (
 
 // Where things are, in octets from the start of the memory.
 const (
-	BlockSize = 4096
-	HeaderOff = 0             // header A; header B is one block after it
-	TailOff   = 2 * BlockSize // the tail word
-	HeadOff   = 3 * BlockSize // head slot A and the published head; slot B is one block after it
-	RingOff   = 5 * BlockSize
+	blockSize = 4096
+	headerOff = 0             // header A; header B is one block after it
+	tailOff   = 2 * blockSize // the tail word
+	headOff   = 3 * blockSize // head slot A and the published head; slot B is one block after it
+	ringOff   = 5 * blockSize
 
-	// HeadSlotGap is the distance between the two head slots, so that no write of one block harms both.
-	HeadSlotGap = BlockSize
-	// PublishedOff is where a producer reads the head. Recovery does not look at it.
-	PublishedOff = HeadOff + 1024
+	// headSlotGap is the distance between the two head slots, so that no write of one block harms both.
+	headSlotGap = blockSize
+	// publishedOff is where a producer reads the head. Recovery does not look at it.
+	publishedOff = headOff + 1024
 
-	// Align is the multiple to which records are padded, and of which every position is a multiple.
-	Align = 64
-	// MinCapacity leaves room for the smallest record and a filler.
-	MinCapacity = 4 * Align
-	// MaxPayload is the largest payload of a record in octets, whatever the capacity.
-	MaxPayload = 1 << 30
+	// align is the multiple to which records are padded, and of which every position is a multiple.
+	align = 64
+	// minCapacity leaves room for the smallest record and a filler.
+	minCapacity = 4 * align
+	// maxPayload is the largest payload of a record in octets, whatever the capacity.
+	maxPayload = 1 << 30
 )
 
-// CheckCapacity returns a *FormatError unless a ring can have n octets.
-func CheckCapacity(n uint64) error {
-	if n < MinCapacity || n%Align != 0 || n > math.MaxInt64/2 {
-		return &FormatError{Field: fieldCapacity, Off: HeaderOff + offCapacity, Kind: ErrSize, Got: n, Want: MinCapacity}
+// checkCapacity returns a *FormatError unless a ring can have n octets.
+func checkCapacity(n uint64) error {
+	if n < minCapacity || n%align != 0 || n > math.MaxInt64/2 {
+		return &FormatError{Field: fieldCapacity, Off: headerOff + offCapacity, Kind: ErrSize, Got: n, Want: minCapacity}
 	}
 	return nil
 }
@@ -43,35 +52,37 @@ func CheckCapacity(n uint64) error {
 // PayloadLimit returns the largest payload in octets for a ring of capacity octets. A record takes
 // at most half the ring, so that it fits after any filler when the ring is empty.
 func PayloadLimit(capacity uint64) int {
-	half := capacity / 2 / Align * Align
-	return int(min(half-RecordHeaderLen, MaxPayload))
+	half := capacity / 2 / align * align
+	return int(min(half-recordHeaderLen, maxPayload))
 }
 
-// Ring returns where position p is, in octets from the start of the ring.
-func Ring(p, capacity uint64) uint64 { return p % capacity }
+// ringAt returns where position p is, in octets from the start of the ring.
+func ringAt(p, capacity uint64) uint64 { return p % capacity }
 
-// ToEnd returns the number of octets from position p to the end of the ring.
-func ToEnd(p, capacity uint64) uint64 { return capacity - p%capacity }
+// toEnd returns the number of octets from position p to the end of the ring.
+func toEnd(p, capacity uint64) uint64 { return capacity - p%capacity }
 
-// RecordSize returns the octets that a payload of n octets takes in the ring.
-func RecordSize(n int) uint64 { return (RecordHeaderLen + uint64(n) + Align - 1) / Align * Align }
+// recordSize returns the octets that a payload of n octets takes in the ring.
+func recordSize(n int) uint64 { return (recordHeaderLen + uint64(n) + align - 1) / align * align }
 
-// Version is the layout described here.
-const Version = 2
+// version is the layout described here.
+const version = 2
 
-// HeaderLen is the part of a header block that is not zero.
-const HeaderLen = 192
+// headerLen is the part of a header block that is not zero.
+const headerLen = 192
 
 var magic = [8]byte{'S', 'T', 'A', 'G', 'C', 'L', 'O', 'G'}
 
 // Mode determines when an append is acknowledged.
 type Mode uint32
 
-// The modes of the header.
+// The modes.
 const (
-	// Strict: the tail is flushed before the acknowledgment.
+	// Strict also flushes the tail before it acknowledges: there is no moment in which damage to the last records
+	// is taken for their end.
 	Strict Mode = 1
-	// WAL: storing the tail is the acknowledgment.
+	// WAL acknowledges with the store of the tail, after the flush of the record: one disk flush
+	// per group of appends. Recovery rolls forward over the records after the durable tail.
 	WAL Mode = 2
 )
 
@@ -90,10 +101,10 @@ func (m Mode) String() string {
 // Hash names the algorithm of Verify.
 type Hash uint32
 
-// The hashes of the header.
+// The hashes.
 const (
 	CRC32C Hash = 1
-	// NoHash: nothing can be verified; no header has it.
+	// NoHash, in an Answer: the medium of the log cannot be read back, so nothing can be verified.
 	NoHash Hash = 0
 )
 
@@ -109,7 +120,7 @@ func (h Hash) String() string {
 	}
 }
 
-// Header is the content of a header block.
+// header is the content of a header block.
 //
 //	off 0, 8 octets: magic "STAGCLOG"
 //	off 8, 4: version, 2
@@ -126,7 +137,7 @@ func (h Hash) String() string {
 //	off 100, 32: Owner
 //	off 132, 56: zero
 //	off 188, 4: CRC32C of octets 0 to 187
-type Header struct {
+type header struct {
 	Mode       Mode
 	Capacity   uint64
 	ID         [16]byte // of the log, random
@@ -158,11 +169,11 @@ const (
 
 func checksum(b []byte) uint32 { return crc32c.Update(0, b) }
 
-// Append appends the HeaderLen octets of h to b.
-func (h *Header) Append(b []byte) []byte {
+// Append appends the headerLen octets of h to b.
+func (h *header) Append(b []byte) []byte {
 	at := len(b)
 	b = append(b, magic[:]...)
-	b = binary.BigEndian.AppendUint32(b, Version)
+	b = binary.BigEndian.AppendUint32(b, version)
 	b = binary.BigEndian.AppendUint32(b, uint32(h.Mode))
 	b = binary.BigEndian.AppendUint64(b, h.Capacity)
 	b = append(b, h.ID[:]...)
@@ -178,9 +189,9 @@ func (h *Header) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, checksum(b[at:]))
 }
 
-// Parse reads the header in b, the HeaderLen octets at off; it does not retain b. It checks magic
+// Parse reads the header in b, the headerLen octets at off; it does not retain b. It checks magic
 // and version first, because the rest may look different in another version.
-func (h *Header) Parse(b []byte, off int) error {
+func (h *header) Parse(b []byte, off int) error {
 	bad := func(field string, at int, kind error, got, want uint64) error {
 		return &FormatError{Field: field, Off: off + at, Kind: kind, Got: got, Want: want}
 	}
@@ -189,8 +200,8 @@ func (h *Header) Parse(b []byte, off int) error {
 	if !bytes.Equal(b[:8], magic[:]) {
 		return bad("magic", 0, ErrMagic, u64(0), binary.BigEndian.Uint64(magic[:]))
 	}
-	if v := u32(offVersion); v != Version {
-		return bad("version", offVersion, ErrVersion, uint64(v), Version)
+	if v := u32(offVersion); v != version {
+		return bad("version", offVersion, ErrVersion, uint64(v), version)
 	}
 	if sum := checksum(b[:offHeaderCRC]); u32(offHeaderCRC) != sum {
 		return bad("header checksum", offHeaderCRC, ErrChecksum, uint64(u32(offHeaderCRC)), uint64(sum))
@@ -198,7 +209,7 @@ func (h *Header) Parse(b []byte, off int) error {
 	if v := u32(offHash); v != uint32(CRC32C) {
 		return bad("hash", offHash, ErrValue, uint64(v), uint64(CRC32C))
 	}
-	*h = Header{
+	*h = header{
 		Mode: Mode(u32(offMode)), Capacity: u64(offCapacity), Generation: u64(offGeneration),
 		Epoch: u32(offEpoch), First: u64(offFirst), Before: u32(offBefore),
 	}
@@ -211,21 +222,21 @@ func (h *Header) Parse(b []byte, off int) error {
 
 // Check returns a *FormatError for the first field with an impossible value; off is where the
 // header is, or will be. So no log is created that Parse would refuse.
-func (h *Header) Check(off int) error {
+func (h *header) Check(off int) error {
 	switch {
 	case h.Mode != Strict && h.Mode != WAL:
 		return &FormatError{Field: "mode", Off: off + offMode, Kind: ErrValue, Got: uint64(h.Mode), Want: uint64(WAL)}
 	case h.Before != 0 && h.Before >= h.Epoch:
 		return &FormatError{Field: "epoch before", Off: off + offBefore, Kind: ErrValue, Got: uint64(h.Before), Want: uint64(h.Epoch)}
-	case CheckCapacity(h.Capacity) != nil:
-		return &FormatError{Field: fieldCapacity, Off: off + offCapacity, Kind: ErrSize, Got: h.Capacity, Want: MinCapacity}
+	case checkCapacity(h.Capacity) != nil:
+		return &FormatError{Field: fieldCapacity, Off: off + offCapacity, Kind: ErrSize, Got: h.Capacity, Want: minCapacity}
 	}
 	return nil
 }
 
 // LastEpoch returns the epoch of the last record, if next is the number of the next one; 0 if there
 // is none. The record itself may have been overwritten.
-func (h *Header) LastEpoch(next uint64) uint32 {
+func (h *header) LastEpoch(next uint64) uint32 {
 	if next > h.First {
 		return h.Epoch
 	}
@@ -234,7 +245,7 @@ func (h *Header) LastEpoch(next uint64) uint32 {
 
 // Begin makes h the header of the next epoch, which belongs to instance, and whose first record has
 // number next.
-func (h *Header) Begin(next uint64, instance [16]byte) {
+func (h *header) Begin(next uint64, instance [16]byte) {
 	h.First, h.Before = next, h.LastEpoch(next)
 	h.Instance = instance
 	h.Epoch++
@@ -242,12 +253,12 @@ func (h *Header) Begin(next uint64, instance [16]byte) {
 }
 
 // Slot returns where the header of this generation belongs.
-func (h *Header) Slot() int { return HeaderOff + int(h.Generation%2)*BlockSize }
+func (h *header) Slot() int { return headerOff + int(h.Generation%2)*blockSize }
 
 // Salt returns the salt of an epoch: the first 8 octets of SHA-256(Key, ID, epoch). With one stored
 // salt the records of earlier epochs in the ring could not be checked; and whoever knows one salt
 // does not know the next one.
-func (h *Header) Salt(epoch uint32) uint64 {
+func (h *header) Salt(epoch uint32) uint64 {
 	var b [36]byte
 	copy(b[:], h.Key[:])
 	copy(b[16:], h.ID[:])
@@ -256,37 +267,37 @@ func (h *Header) Salt(epoch uint32) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// Head says where the used part of the ring begins. A log that has been read to its end has no
+// headSlot says where the used part of the ring begins. A log that has been read to its end has no
 // record that would give the next sequence number, so the head also stores that.
 //
 //	off 0, 8 octets: Pos
 //	off 8, 8: Seq
 //	off 16, 4: CRC32C of the log's ID and octets 0 to 15
-type Head struct {
+type headSlot struct {
 	Pos uint64 // octets before it may be overwritten
 	Seq uint64 // of the first record at or after Pos; the first of all is 1
 }
 
-// HeadLen is the size of a head slot.
-const HeadLen = 20
+// headLen is the size of a head slot.
+const headLen = 20
 
-// Append appends the HeadLen octets of a slot of the log id to b.
-func (h Head) Append(b []byte, id *[16]byte) []byte {
+// Append appends the headLen octets of a slot of the log id to b.
+func (h headSlot) Append(b []byte, id *[16]byte) []byte {
 	at := len(b)
 	b = binary.BigEndian.AppendUint64(b, h.Pos)
 	b = binary.BigEndian.AppendUint64(b, h.Seq)
 	return binary.BigEndian.AppendUint32(b, headSum(b[at:], id))
 }
 
-// Parse reads the slot in b, the HeadLen octets at off.
-func (h *Head) Parse(b []byte, id *[16]byte, off int) error {
+// Parse reads the slot in b, the headLen octets at off.
+func (h *headSlot) Parse(b []byte, id *[16]byte, off int) error {
 	got, want := binary.BigEndian.Uint32(b[16:]), headSum(b[:16], id)
 	if got != want {
 		return &FormatError{Field: "head checksum", Off: off + 16, Kind: ErrChecksum, Got: uint64(got), Want: uint64(want)}
 	}
 	h.Pos, h.Seq = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
-	if h.Pos%Align != 0 || h.Seq == 0 {
-		return &FormatError{Field: "head", Off: off, Kind: ErrValue, Got: h.Pos, Want: h.Pos / Align * Align}
+	if h.Pos%align != 0 || h.Seq == 0 {
+		return &FormatError{Field: "head", Off: off, Kind: ErrValue, Got: h.Pos, Want: h.Pos / align * align}
 	}
 	return nil
 }
@@ -295,13 +306,13 @@ func headSum(b []byte, id *[16]byte) uint32 {
 	return crc32c.Update(checksum(id[:]), b)
 }
 
-// RecordHeaderLen is the length in octets of the header before a payload.
-const RecordHeaderLen = 28
+// recordHeaderLen is the length in octets of the header before a payload.
+const recordHeaderLen = 28
 
 // fillerBit in the length marks a filler: the other bits are its size, including the header.
 const fillerBit = 1 << 31
 
-// Record is the header of a record, or of a filler, which fills the ring where the next record
+// recordHeader is the header of a record, or of a filler, which fills the ring where the next record
 // would cross its end.
 //
 //	off 0, 4 octets: Len; in a filler 2^31 + the octets to the end of the ring
@@ -310,7 +321,7 @@ const fillerBit = 1 << 31
 //	off 16, 8: Proven
 //	off 24, 4: CRC32C of salt (8), Epoch (4), Seq (8), Len as above (4), Proven (8), payload
 //	off 28: payload, then zeros up to a multiple of 64
-type RecordHeader struct {
+type recordHeader struct {
 	Len    int // of the payload
 	Epoch  uint32
 	Seq    uint64
@@ -320,38 +331,38 @@ type RecordHeader struct {
 }
 
 // Size returns how many octets the record takes in the ring.
-func (r *RecordHeader) Size() uint64 {
+func (r *recordHeader) Size() uint64 {
 	if r.Filler != 0 {
 		return r.Filler
 	}
-	return RecordSize(r.Len)
+	return recordSize(r.Len)
 }
 
-func (r *RecordHeader) word() uint32 {
+func (r *recordHeader) word() uint32 {
 	if r.Filler != 0 {
 		return fillerBit | uint32(r.Filler)
 	}
 	return uint32(r.Len)
 }
 
-// AppendRecord appends a record with its padding to b.
-func AppendRecord(b []byte, salt uint64, epoch uint32, seq, proven uint64, payload []byte) []byte {
-	r := RecordHeader{Len: len(payload), Epoch: epoch, Seq: seq, Proven: proven}
+// appendRecord appends a record with its padding to b.
+func appendRecord(b []byte, salt uint64, epoch uint32, seq, proven uint64, payload []byte) []byte {
+	r := recordHeader{Len: len(payload), Epoch: epoch, Seq: seq, Proven: proven}
 	b = r.append(b, salt, payload)
 	b = append(b, payload...)
-	return append(b, zeros[:r.Size()-RecordHeaderLen-uint64(len(payload))]...)
+	return append(b, zeros[:r.Size()-recordHeaderLen-uint64(len(payload))]...)
 }
 
-// AppendFiller appends the header of a filler of size octets to b, padded to Align. The octets
+// appendFiller appends the header of a filler of size octets to b, padded to align. The octets
 // after it, up to the end of the ring, do not matter.
-func AppendFiller(b []byte, salt uint64, epoch uint32, seq, proven, size uint64) []byte {
-	r := RecordHeader{Epoch: epoch, Seq: seq, Proven: proven, Filler: size}
-	return append(r.append(b, salt, nil), zeros[:Align-RecordHeaderLen]...)
+func appendFiller(b []byte, salt uint64, epoch uint32, seq, proven, size uint64) []byte {
+	r := recordHeader{Epoch: epoch, Seq: seq, Proven: proven, Filler: size}
+	return append(r.append(b, salt, nil), zeros[:align-recordHeaderLen]...)
 }
 
-var zeros [Align]byte
+var zeros [align]byte
 
-func (r *RecordHeader) append(b []byte, salt uint64, payload []byte) []byte {
+func (r *recordHeader) append(b []byte, salt uint64, payload []byte) []byte {
 	b, sum := r.sum(b, salt, payload)
 	b = binary.BigEndian.AppendUint32(b, r.word())
 	b = binary.BigEndian.AppendUint32(b, r.Epoch)
@@ -362,7 +373,7 @@ func (r *RecordHeader) append(b []byte, salt uint64, payload []byte) []byte {
 
 // sum returns the checksum. It uses the room after b, because a separate array would be allocated,
 // and returns b, which may have moved.
-func (r *RecordHeader) sum(b []byte, salt uint64, payload []byte) ([]byte, uint32) {
+func (r *recordHeader) sum(b []byte, salt uint64, payload []byte) ([]byte, uint32) {
 	at := len(b)
 	b = binary.BigEndian.AppendUint64(b, salt)
 	b = binary.BigEndian.AppendUint32(b, r.Epoch)
@@ -372,9 +383,9 @@ func (r *RecordHeader) sum(b []byte, salt uint64, payload []byte) ([]byte, uint3
 	return b[:at], crc32c.Update(checksum(b[at:]), payload)
 }
 
-// ParseRecord reads the RecordHeaderLen octets in b. It checks nothing.
-func ParseRecord(b []byte) RecordHeader {
-	r := RecordHeader{Epoch: binary.BigEndian.Uint32(b[4:]), Seq: binary.BigEndian.Uint64(b[8:]), Proven: binary.BigEndian.Uint64(b[16:]), Sum: binary.BigEndian.Uint32(b[24:])}
+// parseRecord reads the recordHeaderLen octets in b. It checks nothing.
+func parseRecord(b []byte) recordHeader {
+	r := recordHeader{Epoch: binary.BigEndian.Uint32(b[4:]), Seq: binary.BigEndian.Uint64(b[8:]), Proven: binary.BigEndian.Uint64(b[16:]), Sum: binary.BigEndian.Uint32(b[24:])}
 	switch w := binary.BigEndian.Uint32(b); {
 	case w == fillerBit:
 		r.Len = -1 // an empty filler: there must be no second way to say "no payload"
@@ -391,21 +402,21 @@ type Reason uint8
 
 // The reasons, in the order of the checks.
 const (
-	Valid         Reason = iota
-	BadLength            // no record has this length, or none here
-	BadEpoch             // the epoch cannot occur here
-	BadSequence          // not the next number
-	BadChecksum          // header or payload is not what was written
-	BeyondTail           // it would end beyond the octets that were written
-	Missing              // it was there when the last session began, but is gone
-	Damaged              // a later record proves that it was acknowledged
+	valid         Reason = iota
+	badLength            // no record has this length, or none here
+	badEpoch             // the epoch cannot occur here
+	badSequence          // not the next number
+	badChecksum          // header or payload is not what was written
+	beyondTail           // it would end beyond the octets that were written
+	missing              // it was there when the last session began, but is gone
+	damaged              // a later record proves that it was acknowledged
 	numberReasons        // not a reason
 )
 
 var reasonNames = [numberReasons]string{
-	Valid: "valid", BadLength: "impossible length", BadEpoch: "wrong epoch",
-	BadSequence: "wrong sequence number", BadChecksum: "wrong checksum", BeyondTail: "ends beyond the tail",
-	Missing: "gone, with all records after it", Damaged: "damaged, and a later record proves that it was acknowledged",
+	valid: "valid", badLength: "impossible length", badEpoch: "wrong epoch",
+	badSequence: "wrong sequence number", badChecksum: "wrong checksum", beyondTail: "ends beyond the tail",
+	missing: "gone, with all records after it", damaged: "damaged, and a later record proves that it was acknowledged",
 }
 
 // String returns the reason in words.
@@ -416,8 +427,8 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", uint8(r))
 }
 
-// Place is what a record must agree with.
-type Expected struct {
+// expected is what a record must agree with.
+type expected struct {
 	Pos            uint64
 	Seq            uint64
 	MinEpoch, Last uint32 // epochs that can occur here
@@ -426,41 +437,36 @@ type Expected struct {
 }
 
 // CheckHeader checks everything but the checksum, so that the payload can be read safely.
-func (r *RecordHeader) CheckHeader(p *Expected) Reason {
-	end := ToEnd(p.Pos, p.Capacity)
+func (r *recordHeader) CheckHeader(p *expected) Reason {
+	end := toEnd(p.Pos, p.Capacity)
 	switch size := r.Size(); {
 	case r.Filler != 0 && r.Filler != end, r.Filler == 0 && (r.Len < 0 || r.Len > PayloadLimit(p.Capacity) || size > end):
-		return BadLength
+		return badLength
 	case r.Epoch < p.MinEpoch || r.Epoch > p.Last:
-		return BadEpoch
+		return badEpoch
 	case r.Seq != p.Seq:
-		return BadSequence
+		return badSequence
 	case p.Pos+size > p.Limit:
-		return BeyondTail
+		return beyondTail
 	}
-	return Valid
+	return valid
 }
 
 // CheckSum checks the checksum with the payload, which is nil for a filler.
-func (r *RecordHeader) CheckSum(salt uint64, payload []byte) Reason {
+func (r *recordHeader) CheckSum(salt uint64, payload []byte) Reason {
 	if _, sum := r.sum(nil, salt, payload); sum != r.Sum {
-		return BadChecksum
+		return badChecksum
 	}
-	return Valid
+	return valid
 }
 
 // Kinds of FormatError, for errors.Is.
 var (
-	// ErrMagic: the octets are not a commit log.
-	ErrMagic = errors.New("no commit log")
-	// ErrVersion: the commit log has a version that this program does not know.
-	ErrVersion = errors.New("unknown version")
-	// ErrSize: the memory does not have the size in the header, or no log can have its size.
-	ErrSize = errors.New("wrong size")
-	// ErrChecksum: the octets are not those that were written.
+	ErrMagic    = errors.New("no commit log")
+	ErrVersion  = errors.New("unknown version")
+	ErrSize     = errors.New("wrong size") // not the size in the header, or one that no log has
 	ErrChecksum = errors.New("wrong checksum")
-	// ErrValue: a field has a value that no writer gives it.
-	ErrValue = errors.New("impossible value")
+	ErrValue    = errors.New("impossible value") // no writer writes it
 )
 
 // fieldCapacity is the field that the creator of a log chooses.
@@ -487,7 +493,7 @@ type FormatError struct {
 func (e *FormatError) Error() string {
 	if e.Field == fieldCapacity && errors.Is(e.Kind, ErrSize) {
 		return fmt.Sprintf("commitlog: a ring of %d octets: %v (a capacity is a multiple of %d octets, at least %d)",
-			e.Got, e.Kind, Align, MinCapacity)
+			e.Got, e.Kind, align, minCapacity)
 	}
 	return fmt.Sprintf("commitlog: %s at octet %d: %v: got %#x, want %#x (%s)",
 		e.Field, e.Off, e.Kind, e.Got, e.Want, advice[e.Kind])

@@ -1,52 +1,43 @@
-package machine
+package commitlog
 
 import (
 	"encoding/binary"
 	"errors"
 	"math"
 	"slices"
+
+	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// OpKind is the kind of an Op.
-type OpKind uint8
-
-// The kinds.
-const (
-	OpStore   OpKind = iota // store Data at Off
-	OpPersist               // make Ranges durable
-	OpRevoke                // invalidate the STags of the old session
-	OpQuiesce               // wait until nobody of the old session touches the memory
-	OpPublish               // tell the producer Head; may get lost
-)
-
-// Range is N octets at offset Off of the memory.
-type Range struct{ Off, N int }
-
-// Op is a step of the consumer. The steps of a list are executed one after the other; the first one
-// that fails ends the log.
-type Op struct {
-	Kind   OpKind
+// step is a step of the consumer: it stores Data at Off, or makes Ranges durable. The steps of a list are executed one after
+// the other; the first one that fails ends the log.
+type step struct {
 	Off    int
 	Data   []byte
-	Ranges []Range
-	Head   uint64
+	Ranges []region.Range
 }
 
-// Create returns the operations that make a new log in memory that holds durable zeros. The magic
+func persist(rs ...region.Range) step { return step{Ranges: rs} }
+
+func storeWord(off int, v uint64) step {
+	return step{Off: off, Data: binary.BigEndian.AppendUint64(nil, v)}
+}
+
+// creation returns the operations that make a new log in memory that holds durable zeros. The magic
 // comes last: after a crash before it there is no log instead of a damaged one.
-func Create(h Header) ([]Op, error) {
+func creation(h header) ([]step, error) {
 	if err := h.Check(h.Slot()); err != nil {
 		return nil, err
 	}
 	b := h.Append(nil)
-	head := Head{Seq: 1}
-	return []Op{
-		{Kind: OpStore, Off: HeadOff, Data: head.Append(nil, &h.ID)},
-		{Kind: OpStore, Off: HeadOff + HeadSlotGap, Data: head.Append(nil, &h.ID)},
-		{Kind: OpStore, Off: h.Slot() + 8, Data: b[8:]},
-		persist(Range{HeadOff, HeadLen}, Range{HeadOff + HeadSlotGap, HeadLen}, Range{h.Slot() + 8, HeaderLen - 8}),
-		{Kind: OpStore, Off: h.Slot(), Data: b[:8]},
-		persist(Range{h.Slot(), 8}),
+	head := headSlot{Seq: 1}
+	return []step{
+		{Off: headOff, Data: head.Append(nil, &h.ID)},
+		{Off: headOff + headSlotGap, Data: head.Append(nil, &h.ID)},
+		{Off: h.Slot() + 8, Data: b[8:]},
+		persist(region.Range{Off: headOff, N: headLen}, region.Range{Off: headOff + headSlotGap, N: headLen}, region.Range{Off: h.Slot() + 8, N: headerLen - 8}),
+		{Off: h.Slot(), Data: b[:8]},
+		persist(region.Range{Off: h.Slot(), N: 8}),
 	}, nil
 }
 
@@ -58,22 +49,22 @@ var (
 	ErrEpochs = errors.New("commitlog: no epoch is left (create a new log)")
 )
 
-// Consumer is the side that owns the memory.
-type Consumer struct {
-	hdr     Header
+// consumer is the side that owns the memory.
+type consumer struct {
+	hdr     header
 	r       *reader
-	head    Head     // durable
+	head    headSlot // durable
 	slot    int      // the slot of head
 	at      cursor   // after the last record that Next has returned
 	tail    uint64   // records before it may be returned
-	settled uint64   // the durable tail that Recover found
+	settled uint64   // the durable tail that recovery found
 	ends    []uint64 // where each returned record ends, by sequence number from head.Seq on
-	poison  *Poison
+	poison  *PoisonError
 }
 
-// NewConsumer continues where Recover has ended. Call Start first.
-func NewConsumer(src Source, st *State) *Consumer {
-	c := &Consumer{
+// newConsumer continues where recoverLog has ended. Call Start first.
+func newConsumer(src source, st *state) *consumer {
+	c := &consumer{
 		hdr: st.Header, head: st.Head, slot: st.Slot, at: cursor{pos: st.Head.Pos, seq: st.Head.Seq},
 		tail: st.Tail, settled: st.Durable, poison: st.Poison,
 	}
@@ -84,51 +75,45 @@ func NewConsumer(src Source, st *State) *Consumer {
 // Start returns what must be done before a record is returned: the records that recovery has found
 // after the durable tail are made durable, and then the tail. Otherwise recovery in a later epoch,
 // which does not trust records of this one beyond the tail, would lose them.
-func (c *Consumer) Start() []Op {
-	var ops []Op
+func (c *consumer) Start() []step {
+	var ops []step
 	if c.tail > c.settled {
-		ops = append(ops, Op{Kind: OpPersist, Ranges: c.ring(c.settled, c.tail)})
+		ops = append(ops, persist(c.ring(c.settled, c.tail)...))
 	}
-	return append(ops, storeWord(TailOff, c.tail), persist(Range{TailOff, 8}))
+	return append(ops, storeWord(tailOff, c.tail), persist(region.Range{Off: tailOff, N: 8}))
 }
 
 // ring returns the pieces of the ring from position lo to hi.
-func (c *Consumer) ring(lo, hi uint64) []Range {
+func (c *consumer) ring(lo, hi uint64) []region.Range {
 	lo = max(lo, c.head.Pos)
-	off, n := Ring(lo, c.hdr.Capacity), hi-lo
-	first := min(n, ToEnd(lo, c.hdr.Capacity))
-	rs := []Range{{RingOff + int(off), int(first)}}
+	off, n := ringAt(lo, c.hdr.Capacity), hi-lo
+	first := min(n, toEnd(lo, c.hdr.Capacity))
+	rs := []region.Range{{Off: ringOff + int(off), N: int(first)}}
 	if n > first {
-		rs = append(rs, Range{RingOff, int(n - first)})
+		rs = append(rs, region.Range{Off: ringOff, N: int(n - first)})
 	}
 	return rs
 }
 
-// Fence returns the operations that end the old session. Its queued requests fail, and the running one
-// finishes. Afterwards nothing moves the tail.
-func (c *Consumer) Fence() []Op {
-	return []Op{{Kind: OpRevoke}, {Kind: OpQuiesce}}
-}
-
-// Fenced is called with the tail word after Fence. It returns what must be done before the new
+// Fenced is called with the tail word once nobody of the old session can move it anymore. It returns what must be done before the new
 // session, which belongs to instance, may touch the memory, and where that begins. The tail is written before the epoch,
 // because after the epoch no record of an earlier one counts beyond the tail. Next does not use
 // this tail: it is not durable yet.
-func (c *Consumer) Fenced(tail uint64, instance [16]byte) ([]Op, *Answer, error) {
+func (c *consumer) Fenced(tail uint64, instance [16]byte) ([]step, *Answer, error) {
 	if c.hdr.Epoch == math.MaxUint32 {
 		return nil, nil, ErrEpochs
 	}
 	end := c.at
 	if c.poison == nil && !c.possible(tail) {
-		c.poison = &Poison{Pos: c.at.pos, Seq: c.at.seq, Reason: BeyondTail}
+		c.poison = &PoisonError{Pos: c.at.pos, Seq: c.at.seq, Reason: beyondTail}
 	}
 	if c.poison == nil {
 		why, err := c.r.walk(&end, tail, 0, func(*Record) error { return nil })
 		if err != nil {
 			return nil, nil, err
 		}
-		if why != Valid {
-			c.poison = &Poison{Pos: end.pos, Seq: end.seq, Reason: why}
+		if why != valid {
+			c.poison = &PoisonError{Pos: end.pos, Seq: end.seq, Reason: why}
 		}
 	}
 	if c.poison != nil {
@@ -136,11 +121,11 @@ func (c *Consumer) Fenced(tail uint64, instance [16]byte) ([]Op, *Answer, error)
 	}
 	last := c.hdr.LastEpoch(end.seq)
 	c.hdr.Begin(end.seq, instance)
-	ops := []Op{
-		storeWord(TailOff, tail), persist(Range{TailOff, 8}),
-		{Kind: OpStore, Off: c.hdr.Slot(), Data: c.hdr.Append(nil)},
-		persist(Range{c.hdr.Slot(), HeaderLen}),
-		storeWord(PublishedOff, c.head.Pos),
+	ops := []step{
+		storeWord(tailOff, tail), persist(region.Range{Off: tailOff, N: 8}),
+		{Off: c.hdr.Slot(), Data: c.hdr.Append(nil)},
+		persist(region.Range{Off: c.hdr.Slot(), N: headerLen}),
+		storeWord(publishedOff, c.head.Pos),
 	}
 	return ops, &Answer{
 		ID: c.hdr.ID, Epoch: c.hdr.Epoch, Salt: c.hdr.Salt(c.hdr.Epoch), Capacity: c.hdr.Capacity,
@@ -150,33 +135,33 @@ func (c *Consumer) Fenced(tail uint64, instance [16]byte) ([]Op, *Answer, error)
 
 // observe takes the current tail word. A word that no honest producer writes counts as a poisoned
 // record at the last tail.
-func (c *Consumer) observe(tail uint64) {
+func (c *consumer) observe(tail uint64) {
 	if c.poison != nil || tail == c.tail {
 		return
 	}
 	if !c.possible(tail) {
-		c.poison = &Poison{Pos: c.at.pos, Seq: c.at.seq, Reason: BeyondTail}
+		c.poison = &PoisonError{Pos: c.at.pos, Seq: c.at.seq, Reason: beyondTail}
 		return
 	}
 	c.tail = tail
 }
 
 // possible reports whether an honest producer can have moved the tail here.
-func (c *Consumer) possible(tail uint64) bool {
-	return tail >= c.tail && tail%Align == 0 && tail-c.head.Pos <= c.hdr.Capacity
+func (c *consumer) possible(tail uint64) bool {
+	return tail >= c.tail && tail%align == 0 && tail-c.head.Pos <= c.hdr.Capacity
 }
 
 // Next returns the next record, nil if there is none yet. tail is how far recovery would find records after a crash
-// now: in wal mode the tail word, in strict mode the last flushed tail. Errors: *Poison, and those of the Source.
-func (c *Consumer) Next(tail uint64) (*Record, error) {
+// now: in wal mode the tail word, in strict mode the last flushed tail. Errors: *PoisonError, and those of the source.
+func (c *consumer) Next(tail uint64) (*Record, error) {
 	c.observe(tail)
 	for c.at.pos < c.tail {
 		rec, why, err := c.r.next(&c.at, c.tail, 0)
 		switch {
 		case err != nil:
 			return nil, err
-		case why != Valid:
-			c.poison = &Poison{Pos: c.at.pos, Seq: c.at.seq, Reason: why}
+		case why != valid:
+			c.poison = &PoisonError{Pos: c.at.pos, Seq: c.at.seq, Reason: why}
 			return nil, c.poison
 		case rec != nil:
 			c.ends = append(c.ends, c.at.pos)
@@ -192,7 +177,7 @@ func (c *Consumer) Next(tail uint64) (*Record, error) {
 // Release tells c that the effects of all records up to seq are durable. It returns the operations
 // that release their room: first the head is made durable, then the producer is told. Releasing a
 // record again does nothing.
-func (c *Consumer) Release(seq uint64) ([]Op, error) {
+func (c *consumer) Release(seq uint64) ([]step, error) {
 	if seq < c.head.Seq {
 		return nil, nil
 	}
@@ -200,51 +185,35 @@ func (c *Consumer) Release(seq uint64) ([]Op, error) {
 	if n > uint64(len(c.ends)) {
 		return nil, ErrNotHandedOut
 	}
-	c.head = Head{Pos: c.ends[n-1], Seq: seq + 1}
+	c.head = headSlot{Pos: c.ends[n-1], Seq: seq + 1}
 	c.ends = append(c.ends[:0], c.ends[n:]...)
 	c.slot ^= 1
-	off := HeadOff + c.slot*HeadSlotGap
-	ops := []Op{
-		{Kind: OpStore, Off: off, Data: c.head.Append(nil, &c.hdr.ID)},
-		persist(Range{off, HeadLen}),
-		storeWord(PublishedOff, c.head.Pos),
-		{Kind: OpPublish, Head: c.head.Pos},
+	off := headOff + c.slot*headSlotGap
+	ops := []step{
+		{Off: off, Data: c.head.Append(nil, &c.hdr.ID)},
+		persist(region.Range{Off: off, N: headLen}),
+		storeWord(publishedOff, c.head.Pos),
 	}
 	return ops, nil
 }
 
-// Head returns the durable head.
-func (c *Consumer) Head() Head { return c.head }
-
-// Epoch returns the epoch of the session that was opened last, 0 if none was.
-func (c *Consumer) Epoch() uint32 { return c.hdr.Epoch }
-
-// Header returns the current header.
-func (c *Consumer) Header() Header { return c.hdr }
-
-func storeWord(off int, v uint64) Op {
-	return Op{Kind: OpStore, Off: off, Data: binary.BigEndian.AppendUint64(nil, v)}
-}
-
-func persist(rs ...Range) Op { return Op{Kind: OpPersist, Ranges: rs} }
-
-// Kept is what a Consumer knows about the records that it keeps.
-type Kept struct {
-	Header Header
-	Head   Head    // the oldest one
-	Tail   uint64  // all records before it may be returned
-	Poison *Poison // the one at Tail; nil: none
+// keptRecords is what a consumer knows about the records that it keeps.
+type keptRecords struct {
+	Header header
+	Head   headSlot     // the oldest one
+	Tail   uint64       // all records before it may be returned
+	Poison *PoisonError // the one at Tail; nil: none
 }
 
 // Kept returns the records that may be read, whether or not Next has returned them. tail is that of Next.
-func (c *Consumer) Kept(tail uint64) Kept {
+func (c *consumer) Kept(tail uint64) keptRecords {
 	c.observe(tail)
-	return Kept{Header: c.hdr, Head: c.head, Tail: c.tail, Poison: c.poison}
+	return keptRecords{Header: c.hdr, Head: c.head, Tail: c.tail, Poison: c.poison}
 }
 
-// View reads records by number, besides Next. Records have no index: it remembers where some begin.
-type View struct {
-	src   Source
+// view reads records by number, besides Next. Records have no index: it remembers where some begin.
+type view struct {
+	src   source
 	marks []cursor // in order
 }
 
@@ -252,13 +221,13 @@ type View struct {
 // they have stopped, and to find any record without walking through the whole ring.
 const mostMarks = 128
 
-// NewView returns a View of the ring in src.
-func NewView(src Source) *View { return &View{src: src} }
+// newView returns a View of the ring in src.
+func newView(src source) *view { return &view{src: src} }
 
 // Read returns the records of k from number from on (0: from the oldest one), with at most octets of the
 // ring, but at least one; nothing if there is none yet. What k keeps must not be overwritten meanwhile.
-// Errors: *Poison, those of the Source.
-func (v *View) Read(k *Kept, from, octets uint64) ([]*Record, error) {
+// Errors: *PoisonError, those of the source.
+func (v *view) Read(k *keptRecords, from, octets uint64) ([]*Record, error) {
 	v.marks = slices.DeleteFunc(v.marks, func(m cursor) bool { return m.pos < k.Head.Pos })
 	at := cursor{pos: k.Head.Pos, seq: k.Head.Seq}
 	for _, m := range v.marks {
@@ -274,10 +243,10 @@ func (v *View) Read(k *Kept, from, octets uint64) ([]*Record, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case why != Valid && len(found) > 0:
+		case why != valid && len(found) > 0:
 			return found, nil
-		case why != Valid:
-			return nil, &Poison{Pos: at.pos, Seq: at.seq, Reason: why}
+		case why != valid:
+			return nil, &PoisonError{Pos: at.pos, Seq: at.seq, Reason: why}
 		case rec != nil && rec.Seq >= from:
 			if len(found) > 0 && at.pos-found[0].Pos > octets {
 				return found, nil
@@ -296,7 +265,7 @@ func (v *View) Read(k *Kept, from, octets uint64) ([]*Record, error) {
 }
 
 // mark remembers a place.
-func (v *View) mark(at cursor) {
+func (v *view) mark(at cursor) {
 	i, found := slices.BinarySearchFunc(v.marks, at.pos, func(m cursor, pos uint64) int {
 		return int(int64(m.pos - pos))
 	})

@@ -1,19 +1,19 @@
-package machine
+package commitlog
 
 import "testing"
 
 // fuzzLog makes a log without a T.
 func fuzzLog(f *testing.F, mode Mode) ram {
 	f.Helper()
-	r := make(ram, RingOff+512)
-	h := Header{Mode: mode, Capacity: 512, Epoch: 1}
-	ops, err := Create(h)
+	r := make(ram, ringOff+512)
+	h := header{Mode: mode, Capacity: 512, Epoch: 1}
+	ops, err := creation(h)
 	noErr(f, err)
 	r.do(ops)
-	p := r[RingOff:RingOff]
-	p = AppendRecord(p, h.Salt(1), 1, 1, 0, []byte("one"))
-	AppendRecord(p, h.Salt(1), 1, 2, 64, make([]byte, 100))
-	r[TailOff+7] = 192
+	p := r[ringOff:ringOff]
+	p = appendRecord(p, h.Salt(1), 1, 1, 0, []byte("one"))
+	appendRecord(p, h.Salt(1), 1, 2, 64, make([]byte, 100))
+	r[tailOff+7] = 192
 	return r
 }
 
@@ -30,7 +30,7 @@ func FuzzRecover(f *testing.F) {
 			r[at] ^= patches[2]
 		}
 		n := 0
-		st, err := Recover(r, len(r), func(rec *Record) error {
+		st, err := recoverLog(r, len(r), func(rec *Record) error {
 			n++
 			if rec.Seq == 0 || len(rec.Payload) > PayloadLimit(512) {
 				t.Errorf("%+v", rec)
@@ -43,7 +43,7 @@ func FuzzRecover(f *testing.F) {
 		if st.Tail < st.Head.Pos || st.Tail-st.Head.Pos > st.Header.Capacity || n > 8 || st.NextSeq != st.Head.Seq+uint64(n) {
 			t.Errorf("%+v, %d records", st, n)
 		}
-		c := NewConsumer(r, st)
+		c := newConsumer(r, st)
 		r.do(c.Start())
 		_, _, _ = c.Fenced(r.tail(), [16]byte{})
 	})

@@ -1,4 +1,4 @@
-package machine
+package commitlog
 
 import (
 	"encoding/hex"
@@ -11,57 +11,57 @@ func answer() *Answer {
 }
 
 // opened returns a producer with a session and n appends of size octets.
-func opened(t *testing.T, l Limits, n, size int) (*Producer, []*Append) {
+func opened(t *testing.T, l limits, n, size int) (*sender, []*entry) {
 	t.Helper()
-	p := NewProducer(l, false)
+	p := newSender(l, false)
 	if _, err := p.Open(answer()); err != nil {
 		t.Fatal(err)
 	}
-	var es []*Append
+	var es []*entry
 	for range n {
-		e := &Append{Payload: make([]byte, size)}
-		noErr(t, p.Add(e))
+		e := &entry{Payload: make([]byte, size)}
+		noErr(t, p.Add(e, false))
 		es = append(es, e)
 	}
 	return p, es
 }
 
-func kinds(b *Batch) (s string) {
+func kinds(b *batch) (s string) {
 	for _, op := range b.Ops {
-		s += op.Kind.String() + "; "
+		s += op.Op.String() + "; "
 	}
 	return s
 }
 
 // A group that crosses the end has two runs, each written, and flushed before the tail.
 func TestBatchWrap(t *testing.T) {
-	p := NewProducer(Limits{1, 1 << 20}, true)
+	p := newSender(limits{1, 1 << 20}, true)
 	a := answer()
 	a.Head, a.Tail, a.NextSeq, a.LastEpoch = 512+320, 512+320, 9, 2
 	if _, err := p.Open(a); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		_ = p.Add(&Append{Payload: make([]byte, 100)}) // 128 octets, a filler of 64, 128, 128
+		_ = p.Add(&entry{Payload: make([]byte, 100)}, false) // 128 octets, a filler of 64, 128, 128
 	}
 	b := p.Next()
-	if got := kinds(b); got != "write; write; flush; flush; verify; verify; set tail; " {
+	if got := kinds(b); got != "RDMA Write; RDMA Write; Flush Request; Flush Request; Verify Request; Verify Request; Atomic Write Request; " {
 		t.Fatal(got)
 	}
-	if o := b.Ops; o[0].Off != 320 || o[0].N != 192 || o[1].Off != 0 || o[1].N != 256 || string(o[6].Data) != "\x00\x00\x00\x00\x00\x00\x05\x00" {
+	if o := b.Ops; o[0].TO != 320 || len(o[0].Body) != 192 || o[1].TO != 0 || len(o[1].Body) != 256 || string(o[6].Body) != "\x00\x00\x00\x00\x00\x00\x05\x00" {
 		t.Errorf("%+v", b.Ops)
 	}
-	if f := ParseRecord(b.Ops[0].Data[128:]); f.Filler != 64 || f.Seq != 10 {
+	if f := parseRecord(b.Ops[0].Body[128:]); f.Filler != 64 || f.Seq != 10 {
 		t.Errorf("filler %+v", f)
 	}
 }
 
 // What is unanswered bounds batches; what queues meanwhile goes out as one.
 func TestGroupCommit(t *testing.T) {
-	p, es := opened(t, Limits{1, 200}, 1, 10)
+	p, es := opened(t, limits{1, 200}, 1, 10)
 	first := p.Next()
 	for range 4 {
-		_ = p.Add(&Append{Payload: make([]byte, 10)})
+		_ = p.Add(&entry{Payload: make([]byte, 10)}, false)
 	}
 	if p.Next() != nil {
 		t.Fatal("more batches than permitted")
@@ -77,12 +77,12 @@ func TestGroupCommit(t *testing.T) {
 	}
 }
 
-// TryAdd takes what fits with all that is queued, and a filler, as the ring is.
-func TestTryAdd(t *testing.T) {
-	p := NewProducer(Limits{1, 1 << 20}, false)
+// Add takes at once what fits with all that is queued, and a filler, as the ring is.
+func TestAddNow(t *testing.T) {
+	p := newSender(limits{1, 1 << 20}, false)
 	try := func(n int, want error) {
 		t.Helper()
-		if err := p.TryAdd(&Append{Payload: make([]byte, n)}); !errors.Is(err, want) {
+		if err := p.Add(&entry{Payload: make([]byte, n)}, true); !errors.Is(err, want) {
 			t.Errorf("%d octets: %v, want %v", n, err, want)
 		}
 	}
@@ -112,7 +112,7 @@ func TestTryAdd(t *testing.T) {
 
 // The producer writes only below the published durable head.
 func TestBackPressure(t *testing.T) {
-	p, _ := opened(t, Limits{8, 1}, 5, 100)
+	p, _ := opened(t, limits{8, 1}, 5, 100)
 	sent := 0
 	for p.Next() != nil {
 		sent++
@@ -179,7 +179,7 @@ func TestAnswerRefusals(t *testing.T) {
 		"epoch to come":   {func(a *Answer) { a.LastEpoch = 4 }, ErrBadAnswer},
 		"of no epoch":     {func(a *Answer) { a.LastEpoch = 0 }, ErrBadAnswer},
 	} {
-		p, _ := opened(t, Limits{8, 1}, 2, 10)
+		p, _ := opened(t, limits{8, 1}, 2, 10)
 		p.Done(p.Next())
 		p.Next()
 		p.Lost()
@@ -193,7 +193,7 @@ func TestAnswerRefusals(t *testing.T) {
 }
 
 func TestAbandonAndFail(t *testing.T) {
-	p, es := opened(t, Limits{1, 1}, 3, 10)
+	p, es := opened(t, limits{1, 1}, 3, 10)
 	p.Next()
 	if p.Abandon(es[0]) || !p.Abandon(es[1]) {
 		t.Error("one had been sent, one had not")
@@ -206,7 +206,7 @@ func TestAbandonAndFail(t *testing.T) {
 
 // What was given up and may have been sent is sent again, from a copy, if it has not survived.
 func TestAbandonBetweenSessions(t *testing.T) {
-	p, es := opened(t, Limits{1, 1}, 3, 10)
+	p, es := opened(t, limits{1, 1}, 3, 10)
 	es[0].Payload[0], es[1].Payload[0] = 1, 2
 	p.Next()
 	lent := es[0].Payload
@@ -218,7 +218,7 @@ func TestAbandonBetweenSessions(t *testing.T) {
 	if _, err := p.Open(a); err != nil {
 		t.Fatal(err)
 	}
-	if got := p.Next().Ops[0].Data[RecordHeaderLen]; got != 1 {
+	if got := p.Next().Ops[0].Body[recordHeaderLen]; got != 1 {
 		t.Errorf("sent again: %d", got)
 	}
 	// It can be given up for good until then.
@@ -227,8 +227,8 @@ func TestAbandonBetweenSessions(t *testing.T) {
 	if _, err := p.Open(a); err != nil {
 		t.Fatal(err)
 	}
-	if !p.Abandon(es[0]) || p.Queued() != 2 {
-		t.Errorf("not taken out: %d queued", p.Queued())
+	if !p.Abandon(es[0]) || len(p.queue) != 2 {
+		t.Errorf("not taken out: %d queued", len(p.queue))
 	}
 	p.Next()
 	if p.Abandon(es[1]) {
@@ -237,27 +237,27 @@ func TestAbandonBetweenSessions(t *testing.T) {
 }
 
 func TestTooLarge(t *testing.T) {
-	p := NewProducer(Limits{1, 1}, false)
-	early := &Append{Payload: make([]byte, 229)}
-	noErr(t, p.Add(early))
+	p := newSender(limits{1, 1}, false)
+	early := &entry{Payload: make([]byte, 229)}
+	noErr(t, p.Add(early, false))
 	if over, err := p.Open(answer()); err != nil || len(over) != 1 || !errors.Is(early.Err, ErrTooLarge) {
 		t.Error(over, err)
 	}
-	if err := p.Add(&Append{Payload: make([]byte, 229)}); !errors.Is(err, ErrTooLarge) {
+	if err := p.Add(&entry{Payload: make([]byte, 229)}, false); !errors.Is(err, ErrTooLarge) {
 		t.Error(err)
 	}
-	if err := p.Add(&Append{Payload: make([]byte, 228)}); err != nil || p.Next() == nil {
+	if err := p.Add(&entry{Payload: make([]byte, 228)}, false); err != nil || p.Next() == nil {
 		t.Error("a record of half the ring does not fit", err)
 	}
 }
 
 // A batch costs no allocation once there is one to use again.
 func TestBatchAllocates(t *testing.T) {
-	p, _ := opened(t, Limits{1, 1}, 0, 0)
-	e := &Append{Payload: make([]byte, 20)}
+	p, _ := opened(t, limits{1, 1}, 0, 0)
+	e := &entry{Payload: make([]byte, 20)}
 	if n := testing.AllocsPerRun(100, func() {
-		*e = Append{Payload: e.Payload}
-		_ = p.Add(e)
+		*e = entry{Payload: e.Payload}
+		_ = p.Add(e, false)
 		p.Published(p.tail)
 		if len(p.Done(p.Next())) != 1 {
 			t.Fatal("not over")
@@ -283,7 +283,7 @@ func TestBatchBehindAnother(t *testing.T) {
 		{1 << 20, 32, 15, 0},
 		{1 << 20, 32, 16, 16},
 	} {
-		p := NewProducer(Limits{2, tt.batch}, false)
+		p := newSender(limits{2, tt.batch}, false)
 		a := answer()
 		a.Capacity = 1 << 20
 		if _, err := p.Open(a); err != nil {
@@ -291,7 +291,7 @@ func TestBatchBehindAnother(t *testing.T) {
 		}
 		add := func(n int) {
 			for range n {
-				noErr(t, p.Add(&Append{Payload: make([]byte, 4096)}))
+				noErr(t, p.Add(&entry{Payload: make([]byte, 4096)}, false))
 			}
 		}
 		add(tt.first)
@@ -307,8 +307,8 @@ func TestBatchBehindAnother(t *testing.T) {
 		if over := p.Done(first); len(over) != tt.first {
 			t.Error(over)
 		}
-		if b := p.Next(); (b != nil) != (tt.want == 0) || p.Queued() > 0 {
-			t.Errorf("%+v: after the answer %v, queued %v", tt, b, p.Queued())
+		if b := p.Next(); (b != nil) != (tt.want == 0) || len(p.queue) > 0 {
+			t.Errorf("%+v: after the answer %v, queued %v", tt, b, len(p.queue))
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package machine_test
+package commitlog
 
 import (
 	"bytes"
@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stag-rdma/stag/internal/crc32c"
-	"github.com/stag-rdma/stag/transport/commitlog/internal/machine"
 )
 
 // crc is a checksum as a header and a record have it. That of a header is at 188, behind zeros from 132.
@@ -19,12 +18,12 @@ func FuzzHeader(f *testing.F) {
 	h := goldenHeader()
 	f.Add(h.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) < machine.HeaderLen {
+		if len(b) < headerLen {
 			return
 		}
-		b = b[:machine.HeaderLen]
+		b = b[:headerLen]
 		resum(b)
-		var h machine.Header
+		var h header
 		if h.Parse(b, 0) != nil {
 			return
 		}
@@ -38,35 +37,35 @@ func FuzzHeader(f *testing.F) {
 // FuzzRecord: no octets make a check look outside the ring, and what passes is written the
 // same way again.
 func FuzzRecord(f *testing.F) {
-	f.Add(machine.AppendRecord(nil, 1, 2, 3, 64, []byte("abc")), uint64(64))
-	f.Add(machine.AppendFiller(nil, 1, 2, 3, 64, 128), uint64(512-128))
+	f.Add(appendRecord(nil, 1, 2, 3, 64, []byte("abc")), uint64(64))
+	f.Add(appendFiller(nil, 1, 2, 3, 64, 128), uint64(512-128))
 	f.Fuzz(func(t *testing.T, b []byte, pos uint64) {
-		if len(b) < machine.RecordHeaderLen || pos > 1<<40 {
+		if len(b) < recordHeaderLen || pos > 1<<40 {
 			return
 		}
-		pos -= pos % machine.Align
+		pos -= pos % align
 		const capacity = 512
-		r := machine.ParseRecord(b)
-		place := machine.Expected{Pos: pos, Seq: r.Seq, MinEpoch: 0, Last: r.Epoch, Limit: pos + capacity, Capacity: capacity}
-		if r.CheckHeader(&place) != machine.Valid {
+		r := parseRecord(b)
+		place := expected{Pos: pos, Seq: r.Seq, MinEpoch: 0, Last: r.Epoch, Limit: pos + capacity, Capacity: capacity}
+		if r.CheckHeader(&place) != valid {
 			return
 		}
-		if size := r.Size(); machine.Ring(pos, capacity)+size > capacity || size == 0 || size%machine.Align != 0 && r.Filler == 0 {
+		if size := r.Size(); ringAt(pos, capacity)+size > capacity || size == 0 || size%align != 0 && r.Filler == 0 {
 			t.Fatalf("record of %d octets at %d", size, pos)
 		}
 		if r.Filler != 0 {
 			r.Sum = 0
-			if got := machine.AppendFiller(nil, 1, r.Epoch, r.Seq, r.Proven, r.Filler); !bytes.Equal(got[:24], b[:24]) {
+			if got := appendFiller(nil, 1, r.Epoch, r.Seq, r.Proven, r.Filler); !bytes.Equal(got[:24], b[:24]) {
 				t.Errorf("got %x want %x", got[:24], b[:24])
 			}
 			return
 		}
-		if len(b) < machine.RecordHeaderLen+r.Len {
+		if len(b) < recordHeaderLen+r.Len {
 			return
 		}
-		payload := b[machine.RecordHeaderLen : machine.RecordHeaderLen+r.Len]
-		got := machine.AppendRecord(nil, 1, r.Epoch, r.Seq, r.Proven, payload)
-		if back := machine.ParseRecord(got); !bytes.Equal(got[:24], b[:24]) || back.CheckSum(1, payload) != machine.Valid {
+		payload := b[recordHeaderLen : recordHeaderLen+r.Len]
+		got := appendRecord(nil, 1, r.Epoch, r.Seq, r.Proven, payload)
+		if back := parseRecord(got); !bytes.Equal(got[:24], b[:24]) || back.CheckSum(1, payload) != valid {
 			t.Errorf("got %x want %x", got[:24], b[:24])
 		}
 	})

@@ -1,10 +1,12 @@
-package machine
+package commitlog
 
 import (
 	"encoding/binary"
 	"errors"
 	"math"
 	"testing"
+
+	"github.com/stag-rdma/stag/rdmap/verbs"
 )
 
 // ram is memory without durability.
@@ -18,54 +20,54 @@ func (r ram) Load(p []byte, off int) error {
 	return nil
 }
 
-func (r ram) do(ops []Op) {
+func (r ram) do(ops []step) {
 	for _, op := range ops {
-		if op.Kind == OpStore {
+		if op.Ranges == nil {
 			copy(r[op.Off:], op.Data)
 		}
 	}
 }
 
-func (r ram) tail() uint64 { return binary.BigEndian.Uint64(r[TailOff:]) }
+func (r ram) tail() uint64 { return binary.BigEndian.Uint64(r[tailOff:]) }
 
 // newLog makes a log with records of the given sizes, through the machines.
 func newLog(t *testing.T, mode Mode, sizes ...int) ram {
 	t.Helper()
-	r := make(ram, RingOff+1024)
-	ops, err := Create(Header{Mode: mode, Capacity: 1024, ID: [16]byte{7}})
+	r := make(ram, ringOff+1024)
+	ops, err := creation(header{Mode: mode, Capacity: 1024, ID: [16]byte{7}})
 	noErr(t, err)
 	r.do(ops)
 	c := r.open(t)
 	ops, a, err := c.Fenced(r.tail(), [16]byte{})
 	noErr(t, err)
 	r.do(ops)
-	p := NewProducer(Limits{1, 1 << 20}, false)
+	p := newSender(limits{1, 1 << 20}, false)
 	if _, err := p.Open(a); err != nil {
 		t.Fatal(err)
 	}
 	for i, n := range sizes {
-		e := &Append{Payload: make([]byte, n)}
+		e := &entry{Payload: make([]byte, n)}
 		e.Payload[0] = byte(i + 1)
-		noErr(t, p.Add(e))
+		noErr(t, p.Add(e, false))
 	}
 	if b := p.Next(); b != nil {
 		for _, op := range b.Ops {
-			switch op.Kind {
-			case WireWrite:
-				copy(r[RingOff+op.Off:], op.Data)
-			case WireSetTail:
-				copy(r[TailOff:], op.Data)
+			switch op.Op {
+			case verbs.OpWrite:
+				copy(r[ringOff+op.TO:], op.Body)
+			case verbs.OpAtomicWriteRequest:
+				copy(r[tailOff:], op.Body)
 			}
 		}
 	}
 	return r
 }
 
-func (r ram) open(t *testing.T) *Consumer {
+func (r ram) open(t *testing.T) *consumer {
 	t.Helper()
-	st, err := Recover(r, len(r), nil)
+	st, err := recoverLog(r, len(r), nil)
 	noErr(t, err)
-	c := NewConsumer(r, st)
+	c := newConsumer(r, st)
 	r.do(c.Start())
 	return c
 }
@@ -83,22 +85,22 @@ func TestRefusals(t *testing.T) {
 		"version of B":     {func(r ram) ram { r[4096+11] = 9; return r }, ErrVersion},
 		"both headers bad": {func(r ram) ram { r[20] ^= 1; r[4096+20] ^= 1; return r }, ErrChecksum},
 		"both heads bad": {func(r ram) ram {
-			r[HeadOff] ^= 1
-			r[HeadOff+HeadSlotGap] ^= 1
+			r[headOff] ^= 1
+			r[headOff+headSlotGap] ^= 1
 			return r
 		}, ErrChecksum},
-		"tail unaligned": {func(r ram) ram { r[TailOff+7] = 1; return r }, ErrValue},
-		"tail too far":   {func(r ram) ram { r[TailOff+5] = 1; return r }, ErrValue},
+		"tail unaligned": {func(r ram) ram { r[tailOff+7] = 1; return r }, ErrValue},
+		"tail too far":   {func(r ram) ram { r[tailOff+5] = 1; return r }, ErrValue},
 	} {
 		r := tt.change(newLog(t, WAL, 10))
-		if _, err := Recover(r, len(r), nil); !errors.Is(err, tt.want) {
+		if _, err := recoverLog(r, len(r), nil); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// One of two is enough, and the newer one counts.
 	r := newLog(t, WAL, 10)
 	r[4096+64] ^= 1
-	if st, err := Recover(r, len(r), nil); err != nil || st.Header.Epoch != 0 || st.Header.Generation != 0 {
+	if st, err := recoverLog(r, len(r), nil); err != nil || st.Header.Epoch != 0 || st.Header.Generation != 0 {
 		t.Errorf("%+v %v", st, err)
 	}
 }
@@ -111,9 +113,9 @@ func TestMissing(t *testing.T) {
 		ops, _, err := r.open(t).Fenced(r.tail(), [16]byte{})
 		noErr(t, err)
 		r.do(ops)
-		r[TailOff+7] = 64
-		st, err := Recover(r, len(r), nil)
-		if err != nil || st.Poison == nil || *st.Poison != (Poison{Pos: 64, Seq: 2, Reason: Missing}) {
+		r[tailOff+7] = 64
+		st, err := recoverLog(r, len(r), nil)
+		if err != nil || st.Poison == nil || *st.Poison != (PoisonError{Pos: 64, Seq: 2, Reason: missing}) {
 			t.Fatal(mode, st, err)
 		}
 		c := r.open(t)
@@ -130,9 +132,9 @@ func TestMissing(t *testing.T) {
 // nothing behind it, and nothing can be appended.
 func TestPoison(t *testing.T) {
 	r := newLog(t, WAL, 10, 100, 30)
-	r[RingOff+64+50] ^= 1
-	st, err := Recover(r, len(r), nil)
-	if err != nil || st.Poison == nil || *st.Poison != (Poison{Pos: 64, Seq: 2, Reason: BadChecksum}) {
+	r[ringOff+64+50] ^= 1
+	st, err := recoverLog(r, len(r), nil)
+	if err != nil || st.Poison == nil || *st.Poison != (PoisonError{Pos: 64, Seq: 2, Reason: badChecksum}) {
 		t.Fatal(st, err)
 	}
 	c := r.open(t)
@@ -141,7 +143,7 @@ func TestPoison(t *testing.T) {
 	}
 	for range 2 {
 		rec, err := c.Next(r.tail())
-		if p, ok := errors.AsType[*Poison](err); !ok || p.Seq != 2 || rec != nil {
+		if p, ok := errors.AsType[*PoisonError](err); !ok || p.Seq != 2 || rec != nil {
 			t.Fatal(rec, err)
 		}
 	}
@@ -149,8 +151,8 @@ func TestPoison(t *testing.T) {
 		t.Error("a session on a poisoned log:", err)
 	}
 	// The same damage behind the durable tail is where the log ends.
-	copy(r[TailOff:], make([]byte, 8))
-	if st, err := Recover(r, len(r), nil); err != nil || st.Poison != nil || st.NextSeq != 2 || st.Tail != 64 {
+	copy(r[tailOff:], make([]byte, 8))
+	if st, err := recoverLog(r, len(r), nil); err != nil || st.Poison != nil || st.NextSeq != 2 || st.Tail != 64 {
 		t.Error(st, err)
 	}
 }
@@ -158,10 +160,10 @@ func TestPoison(t *testing.T) {
 // A tail word that has become too low loses nothing, and no number is used again.
 func TestLowTail(t *testing.T) {
 	for _, mode := range []Mode{Strict, WAL} {
-		for tail := uint64(0); tail < 320; tail += Align {
+		for tail := uint64(0); tail < 320; tail += align {
 			r := newLog(t, mode, 10, 100, 30)
-			copy(r[TailOff:], binary.BigEndian.AppendUint64(nil, tail))
-			if st, err := Recover(r, len(r), nil); err == nil && st.Poison == nil && st.NextSeq != 4 {
+			copy(r[tailOff:], binary.BigEndian.AppendUint64(nil, tail))
+			if st, err := recoverLog(r, len(r), nil); err == nil && st.Poison == nil && st.NextSeq != 4 {
 				t.Errorf("%v, tail %d: %+v", mode, tail, st)
 			}
 		}
@@ -177,7 +179,7 @@ func TestWildTail(t *testing.T) {
 			t.Errorf("tail %d: the earlier records are gone: %v", tail, err)
 		}
 		_, err := c.Next(tail)
-		if p, ok := errors.AsType[*Poison](err); !ok || p.Reason != BeyondTail {
+		if p, ok := errors.AsType[*PoisonError](err); !ok || p.Reason != beyondTail {
 			t.Errorf("tail %d is believed: %v", tail, err)
 		}
 	}
@@ -207,14 +209,14 @@ func TestEpochsDoNotFall(t *testing.T) {
 		ops, _, err := c.Fenced(0, [16]byte{}) // epoch 2
 		noErr(t, err)
 		r.do(ops)
-		at := r[RingOff:RingOff]
+		at := r[ringOff:ringOff]
 		for i, epoch := range tt.epochs {
-			at = AppendRecord(at, c.hdr.Salt(epoch), epoch, uint64(i+1), 0, []byte("x"))
+			at = appendRecord(at, c.hdr.Salt(epoch), epoch, uint64(i+1), 0, []byte("x"))
 		}
-		r.do([]Op{storeWord(TailOff, uint64(len(at)))})
-		st, err := Recover(r, len(r), nil)
+		r.do([]step{storeWord(tailOff, uint64(len(at)))})
+		st, err := recoverLog(r, len(r), nil)
 		noErr(t, err)
-		if (st.Poison == nil) != (tt.bad == 0) || tt.bad > 0 && (st.Poison.Seq != tt.bad || st.Poison.Reason != BadEpoch) {
+		if (st.Poison == nil) != (tt.bad == 0) || tt.bad > 0 && (st.Poison.Seq != tt.bad || st.Poison.Reason != badEpoch) {
 			t.Errorf("%v: %v", tt.epochs, st.Poison)
 		}
 	}
@@ -232,22 +234,22 @@ func TestRelease(t *testing.T) {
 		}
 	}
 	ops, err := c.Release(2)
-	if err != nil || len(ops) != 4 || ops[1].Kind != OpPersist || ops[3].Kind != OpPublish || ops[3].Head != 192 {
+	if err != nil || len(ops) != 3 || ops[1].Ranges == nil || ops[2].Off != publishedOff || binary.BigEndian.Uint64(ops[2].Data) != 192 {
 		t.Fatal(ops, err)
 	}
 	r.do(ops)
 	if again, err := c.Release(2); again != nil || err != nil {
 		t.Error("released twice:", again, err)
 	}
-	if st, err := Recover(r, len(r), nil); err != nil || st.Head != (Head{Pos: 192, Seq: 3}) || st.NextSeq != 4 {
+	if st, err := recoverLog(r, len(r), nil); err != nil || st.Head != (headSlot{Pos: 192, Seq: 3}) || st.NextSeq != 4 {
 		t.Error(st, err)
 	}
 	// Nobody flushes the published head: a new session begins with the durable one.
-	clear(r[PublishedOff:][:8])
+	clear(r[publishedOff:][:8])
 	ops, a, err := r.open(t).Fenced(r.tail(), [16]byte{})
 	noErr(t, err)
 	r.do(ops)
-	if got := binary.BigEndian.Uint64(r[PublishedOff:]); got != 192 || a.Head != 192 {
+	if got := binary.BigEndian.Uint64(r[publishedOff:]); got != 192 || a.Head != 192 {
 		t.Errorf("published %d, told %d", got, a.Head)
 	}
 }
@@ -279,7 +281,7 @@ func (f *failing) Load(p []byte, off int) error {
 func TestSourceFails(t *testing.T) {
 	r := newLog(t, WAL, 10, 20)
 	for n := 0; ; n++ {
-		_, err := Recover(&failing{r, n}, len(r), nil)
+		_, err := recoverLog(&failing{r, n}, len(r), nil)
 		if err == nil {
 			if n < 8 {
 				t.Error("only", n, "loads")
@@ -291,7 +293,7 @@ func TestSourceFails(t *testing.T) {
 		}
 	}
 	stop := errors.New("stop")
-	if _, err := Recover(r, len(r), func(*Record) error { return stop }); !errors.Is(err, stop) {
+	if _, err := recoverLog(r, len(r), func(*Record) error { return stop }); !errors.Is(err, stop) {
 		t.Error(err)
 	}
 }

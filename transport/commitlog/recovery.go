@@ -1,4 +1,4 @@
-package machine
+package commitlog
 
 import (
 	"cmp"
@@ -6,28 +6,32 @@ import (
 	"errors"
 	"fmt"
 	"math"
+
+	"github.com/stag-rdma/stag/rdmap/region"
 )
 
-// Source reads the memory of a log. Load copies the octets at off to p; its error is final.
-type Source interface {
+// source reads the memory of a log. Load copies the octets at off to p; its error is final.
+type source interface {
 	Load(p []byte, off int) error
 }
 
-// Poison is a record before the tail that fails its check. Neither it nor the records after it are
-// returned; those before it stay readable.
-type Poison struct {
+// PoisonError reports a record that fails its check: its position, its number, and the reason. Next
+// never returns that record and those after it, and nothing can be appended. The records before it
+// stay readable.
+type PoisonError struct {
 	Pos    uint64 // of the record
 	Seq    uint64 // the number that it should have
 	Reason Reason
 }
 
 // Error says where the record is, and why it is not returned.
-func (p *Poison) Error() string {
+func (p *PoisonError) Error() string {
 	return fmt.Sprintf("commitlog: record %d at position %d is poisoned: %v (records before it are readable; restore the others from a copy)",
 		p.Seq, p.Pos, p.Reason)
 }
 
-// Record is a record that has passed its checks. The payload is a copy.
+// Record is a record that has passed its checks. The payload is a copy, and belongs to the
+// reader.
 type Record struct {
 	Pos, Seq uint64
 	Epoch    uint32
@@ -42,13 +46,13 @@ type cursor struct {
 
 // reader reads the records of a ring.
 type reader struct {
-	src   Source
-	hdr   *Header
+	src   source
+	hdr   *header
 	ahead bool // records of the epoch after that of hdr are believed
 	salts map[uint32]uint64
 }
 
-func newReader(src Source, hdr *Header) *reader {
+func newReader(src source, hdr *header) *reader {
 	return &reader{src: src, hdr: hdr, salts: make(map[uint32]uint64)}
 }
 
@@ -71,60 +75,60 @@ func (r *reader) salt(epoch uint32) uint64 {
 }
 
 // next reads the record at at, which must not end after limit, and moves at past it. It returns no
-// record and no reason for a filler. The error is that of the Source.
+// record and no reason for a filler. The error is that of the source.
 func (r *reader) next(at *cursor, limit uint64, minEpoch uint32) (*Record, Reason, error) {
-	off := RingOff + int(Ring(at.pos, r.hdr.Capacity))
-	var head [RecordHeaderLen]byte
+	off := ringOff + int(ringAt(at.pos, r.hdr.Capacity))
+	var head [recordHeaderLen]byte
 	if err := r.src.Load(head[:], off); err != nil {
 		return nil, 0, err
 	}
-	h := ParseRecord(head[:])
-	place := Expected{
+	h := parseRecord(head[:])
+	place := expected{
 		Pos: at.pos, Seq: at.seq, MinEpoch: max(at.epoch, minEpoch, 1), Last: r.last(r.ahead),
 		Limit: limit, Capacity: r.hdr.Capacity,
 	}
-	if why := h.CheckHeader(&place); why != Valid {
+	if why := h.CheckHeader(&place); why != valid {
 		return nil, why, nil
 	}
 	var payload []byte
 	if h.Filler == 0 {
 		payload = make([]byte, h.Len)
-		if err := r.src.Load(payload, off+RecordHeaderLen); err != nil {
+		if err := r.src.Load(payload, off+recordHeaderLen); err != nil {
 			return nil, 0, err
 		}
 	}
-	if why := h.CheckSum(r.salt(h.Epoch), payload); why != Valid {
+	if why := h.CheckSum(r.salt(h.Epoch), payload); why != valid {
 		return nil, why, nil
 	}
 	rec := &Record{Pos: at.pos, Seq: h.Seq, Epoch: h.Epoch, Payload: payload}
 	at.pos, at.epoch = at.pos+h.Size(), h.Epoch
 	if h.Filler != 0 {
-		return nil, Valid, nil
+		return nil, valid, nil
 	}
 	at.seq++
-	return rec, Valid, nil
+	return rec, valid, nil
 }
 
-func loadWord(src Source, off int) (uint64, error) {
+func loadWord(src source, off int) (uint64, error) {
 	var b [8]byte
 	err := src.Load(b[:], off)
 	return binary.BigEndian.Uint64(b[:]), err
 }
 
-// State is what recovery has found.
-type State struct {
-	Header  Header
-	Head    Head
+// state is what recovery has found.
+type state struct {
+	Header  header
+	Head    headSlot
 	Slot    int    // 0 or 1: where Head was found
 	Durable uint64 // the tail in the memory
 	Tail    uint64 // the end of the last record that counts; not below Durable and Head
 	NextSeq uint64 // of the next append
-	Poison  *Poison
+	Poison  *PoisonError
 	// The header and the head slot that fail their check, while the other of the two counts; nil: none.
 	BadHeader, BadHead *FormatError
 }
 
-// Recover reads a log of size octets and changes nothing. If visit is not nil, Recover calls it
+// recoverLog reads a log of size octets and changes nothing. If visit is not nil, it is called
 // with each record, whose payload visit takes. Errors: *FormatError, and those of src and
 // visit.
 //
@@ -133,8 +137,8 @@ type State struct {
 // mode it may be damaged. If one of the records behind the end says that something behind the end was
 // acknowledged, the record at the end is damaged, and Poison. The tail is durable before an
 // epoch is, so the records before the first one of the epoch must exist.
-func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
-	st := new(State)
+func recoverLog(src source, size int, visit func(*Record) error) (*state, error) {
+	st := new(state)
 	if err := st.control(src, size); err != nil {
 		return nil, err
 	}
@@ -147,23 +151,23 @@ func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	if why != Valid {
-		st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: why}
+	if why != valid {
+		st.Poison = &PoisonError{Pos: at.pos, Seq: at.seq, Reason: why}
 	} else {
 		// Also in epoch 0, which has no records: the header of the first session may be the damaged one.
 		if _, err := r.walk(&at, st.Head.Pos+st.Header.Capacity, st.Header.Epoch, visit); err != nil {
 			return nil, err
 		}
 		st.Tail = at.pos
-		if damaged, err := r.proof(&at); err != nil {
+		if proven, err := r.proof(&at); err != nil {
 			return nil, err
-		} else if damaged {
-			st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: Damaged}
+		} else if proven {
+			st.Poison = &PoisonError{Pos: at.pos, Seq: at.seq, Reason: damaged}
 		}
 	}
 	st.NextSeq = at.seq
 	if st.Poison == nil && st.NextSeq < st.Header.First {
-		st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: Missing}
+		st.Poison = &PoisonError{Pos: at.pos, Seq: at.seq, Reason: missing}
 	}
 	return st, nil
 }
@@ -172,7 +176,7 @@ func Recover(src Source, size int, visit func(*Record) error) (*State, error) {
 func (r *reader) walk(at *cursor, limit uint64, minEpoch uint32, visit func(*Record) error) (Reason, error) {
 	for at.pos < limit {
 		rec, why, err := r.next(at, limit, minEpoch)
-		if err != nil || why != Valid {
+		if err != nil || why != valid {
 			return why, err
 		}
 		if rec == nil {
@@ -182,11 +186,11 @@ func (r *reader) walk(at *cursor, limit uint64, minEpoch uint32, visit func(*Rec
 			return 0, err
 		}
 	}
-	return Valid, nil
+	return valid, nil
 }
 
 // control reads the control blocks.
-func (st *State) control(src Source, size int) error {
+func (st *state) control(src source, size int) error {
 	if err := st.fixed(src, size); err != nil {
 		return err
 	}
@@ -194,14 +198,14 @@ func (st *State) control(src Source, size int) error {
 }
 
 // fixed reads the control blocks without the tail word.
-func (st *State) fixed(src Source, size int) error {
-	if size < RingOff {
-		return &FormatError{Field: "memory", Kind: ErrSize, Got: uint64(size), Want: RingOff + MinCapacity}
+func (st *state) fixed(src source, size int) error {
+	if size < ringOff {
+		return &FormatError{Field: "memory", Kind: ErrSize, Got: uint64(size), Want: ringOff + minCapacity}
 	}
 	if err := st.header(src); err != nil {
 		return err
 	}
-	if want := RingOff + st.Header.Capacity; uint64(size) != want {
+	if want := ringOff + st.Header.Capacity; uint64(size) != want {
 		return &FormatError{Field: "memory", Kind: ErrSize, Got: uint64(size), Want: want}
 	}
 	if err := st.head(src); err != nil {
@@ -209,30 +213,30 @@ func (st *State) fixed(src Source, size int) error {
 	}
 	st.doubt()
 	var err error
-	st.Durable, err = loadWord(src, TailOff)
+	st.Durable, err = loadWord(src, tailOff)
 	return err
 }
 
 // setTail takes the tail word. In wal mode a consumer may flush its head before the tail that it
 // has read: then the head is later.
-func (st *State) setTail(tail uint64) error {
-	if tail%Align != 0 || tail > st.Head.Pos && tail-st.Head.Pos > st.Header.Capacity {
-		return &FormatError{Field: "tail", Off: TailOff, Kind: ErrValue, Got: tail, Want: st.Head.Pos}
+func (st *state) setTail(tail uint64) error {
+	if tail%align != 0 || tail > st.Head.Pos && tail-st.Head.Pos > st.Header.Capacity {
+		return &FormatError{Field: "tail", Off: tailOff, Kind: ErrValue, Got: tail, Want: st.Head.Pos}
 	}
 	st.Tail = max(tail, st.Head.Pos)
 	return nil
 }
 
 // header takes the newer of the valid headers. While one is being written, the other one is valid.
-func (st *State) header(src Source) error {
+func (st *state) header(src source) error {
 	var bad *FormatError
 	found := false
-	for _, off := range []int{HeaderOff, HeaderOff + BlockSize} {
-		var b [HeaderLen]byte
+	for _, off := range []int{headerOff, headerOff + blockSize} {
+		var b [headerLen]byte
 		if err := src.Load(b[:], off); err != nil {
 			return err
 		}
-		var h Header
+		var h header
 		err := h.Parse(b[:], off)
 		e, spoiled := errors.AsType[*FormatError](err)
 		switch {
@@ -255,7 +259,7 @@ func (st *State) header(src Source) error {
 }
 
 // doubt looks at what a damaged header may have said.
-func (st *State) doubt() {
+func (st *state) doubt() {
 	h := &st.Header
 	switch bad := st.BadHeader; {
 	case bad == nil:
@@ -270,16 +274,16 @@ func (st *State) doubt() {
 }
 
 // head takes the later of the valid slots.
-func (st *State) head(src Source) error {
+func (st *state) head(src source) error {
 	var bad *FormatError
 	found := false
 	for slot := range 2 {
-		off := HeadOff + slot*HeadSlotGap
-		var b [HeadLen]byte
+		off := headOff + slot*headSlotGap
+		var b [headLen]byte
 		if err := src.Load(b[:], off); err != nil {
 			return err
 		}
-		var h Head
+		var h headSlot
 		err := h.Parse(b[:], &st.Header.ID, off)
 		e, spoiled := errors.AsType[*FormatError](err)
 		switch {
@@ -304,7 +308,7 @@ const scanWindow = 64 << 10
 // acknowledged is durable, and the walk would have found it; and a header is durable before a record of its epoch is sent.
 func (r *reader) proof(end *cursor) (bool, error) {
 	found := false
-	spent, err := r.scan(end, r.hdr.Epoch, func(h *RecordHeader, _ *Record) bool {
+	spent, err := r.scan(end, r.hdr.Epoch, func(h *recordHeader, _ *Record) bool {
 		found = h.Proven > end.pos || h.Epoch > r.hdr.Epoch
 		return !found
 	})
@@ -315,23 +319,23 @@ func (r *reader) proof(end *cursor) (bool, error) {
 // of their places. It ends when visit returns false. spent says that the places that look like records claim more than
 // two rings: honest ones are passed over whole, so together they cost one. A producer that makes them overlap has damaged
 // its log, and each may cost a checksum of half the ring.
-func (r *reader) scan(end *cursor, minEpoch uint32, visit func(*RecordHeader, *Record) bool) (spent bool, err error) {
-	limit := end.pos - end.pos%Align + r.hdr.Capacity
+func (r *reader) scan(end *cursor, minEpoch uint32, visit func(*recordHeader, *Record) bool) (spent bool, err error) {
+	limit := end.pos - end.pos%align + r.hdr.Capacity
 	budget := 2 * r.hdr.Capacity
 	var b []byte
 	for pos := end.pos; pos < limit; {
-		off := Ring(pos, r.hdr.Capacity)
-		b = append(b[:0], make([]byte, min(scanWindow, limit-pos, ToEnd(pos, r.hdr.Capacity)))...)
-		if err := r.src.Load(b, RingOff+int(off)); err != nil {
+		off := ringAt(pos, r.hdr.Capacity)
+		b = append(b[:0], make([]byte, min(scanWindow, limit-pos, toEnd(pos, r.hdr.Capacity)))...)
+		if err := r.src.Load(b, ringOff+int(off)); err != nil {
 			return false, err
 		}
 		step := uint64(len(b))
-		for at := uint64(0); at < uint64(len(b)); at += Align {
-			h := ParseRecord(b[at:])
-			place := Expected{
+		for at := uint64(0); at < uint64(len(b)); at += align {
+			h := parseRecord(b[at:])
+			place := expected{
 				Pos: pos + at, Seq: h.Seq, MinEpoch: max(minEpoch, 1), Last: r.last(true), Limit: limit, Capacity: r.hdr.Capacity,
 			}
-			if h.Seq < end.seq || h.CheckHeader(&place) != Valid {
+			if h.Seq < end.seq || h.CheckHeader(&place) != valid {
 				continue
 			}
 			if h.Size() > budget {
@@ -339,10 +343,10 @@ func (r *reader) scan(end *cursor, minEpoch uint32, visit func(*RecordHeader, *R
 			}
 			budget -= h.Size()
 			payload := make([]byte, h.Len)
-			if err := r.src.Load(payload, RingOff+int(off+at)+RecordHeaderLen); err != nil {
+			if err := r.src.Load(payload, ringOff+int(off+at)+recordHeaderLen); err != nil {
 				return false, err
 			}
-			if h.CheckSum(r.salt(h.Epoch), payload) != Valid {
+			if h.CheckSum(r.salt(h.Epoch), payload) != valid {
 				continue
 			}
 			if !visit(&h, &Record{Pos: pos + at, Seq: h.Seq, Epoch: h.Epoch, Payload: payload}) {
@@ -356,12 +360,12 @@ func (r *reader) scan(end *cursor, minEpoch uint32, visit func(*RecordHeader, *R
 	return false, nil
 }
 
-// Salvage is Recover for a damaged log, whose tail word does not count: visit gets the records that follow one another
+// salvageLog is recoverLog for a damaged log, whose tail word does not count: visit gets the records that follow one another
 // from the head, and behind them, with behind, every other one that is whole. Those of an earlier lap of the
 // ring do not count, because their numbers are too small. Poison says that records are missing before those
 // behind, or that the header shows that there were more. If the newer header is damaged, the records of its epoch say so.
-func Salvage(src Source, size int, visit func(r *Record, behind bool) error) (*State, error) {
-	st := new(State)
+func salvageLog(src source, size int, visit func(r *Record, behind bool) error) (*state, error) {
+	st := new(state)
 	if err := st.fixed(src, size); err != nil {
 		return nil, err
 	}
@@ -382,9 +386,9 @@ func Salvage(src Source, size int, visit func(r *Record, behind bool) error) (*S
 	}
 	st.Tail, st.NextSeq = at.pos, at.seq
 	var verr error
-	_, err = r.scan(&at, 0, func(h *RecordHeader, rec *Record) bool {
+	_, err = r.scan(&at, 0, func(h *recordHeader, rec *Record) bool {
 		if h.Filler == 0 {
-			st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: why}
+			st.Poison = &PoisonError{Pos: at.pos, Seq: at.seq, Reason: why}
 			verr = seen(rec, true)
 		}
 		return verr == nil
@@ -395,24 +399,24 @@ func Salvage(src Source, size int, visit func(r *Record, behind bool) error) (*S
 	case verr != nil:
 		return nil, verr
 	case st.Poison == nil && at.seq < st.Header.First:
-		st.Poison = &Poison{Pos: at.pos, Seq: at.seq, Reason: Missing}
+		st.Poison = &PoisonError{Pos: at.pos, Seq: at.seq, Reason: missing}
 	}
 	return st, nil
 }
 
-// Mend returns the operations that end a log where Salvage has found its end. A new epoch, which belongs to nobody,
+// mending returns the operations that end a log where Salvage has found its end. A new epoch, which belongs to nobody,
 // makes sure that no record behind that end is ever believed again, and that a producer that has seen it
 // acknowledged is refused.
-func Mend(st *State) ([]Op, error) {
+func mending(st *state) ([]step, error) {
 	if st.Header.Epoch == math.MaxUint32 {
 		return nil, ErrEpochs
 	}
 	h := st.Header
 	h.Begin(st.NextSeq, [16]byte{})
-	return []Op{
-		{Kind: OpStore, Off: TailOff, Data: binary.BigEndian.AppendUint64(nil, st.Tail)},
-		persist(Range{TailOff, 8}),
-		{Kind: OpStore, Off: h.Slot(), Data: h.Append(nil)},
-		persist(Range{h.Slot(), HeaderLen}),
+	return []step{
+		{Off: tailOff, Data: binary.BigEndian.AppendUint64(nil, st.Tail)},
+		persist(region.Range{Off: tailOff, N: 8}),
+		{Off: h.Slot(), Data: h.Append(nil)},
+		persist(region.Range{Off: h.Slot(), N: headerLen}),
 	}, nil
 }
