@@ -60,7 +60,7 @@ func TestVerifyMedium(t *testing.T) {
 					f := pmemtest.NewFaults()
 					path := filepath.Join(t.TempDir(), "memory")
 					noErr(t, pmem.Create(path, size, nil))
-					m := must(pmem.Open(kind, path, &pmem.Options{Hooks: f.Hooks()}))(t)
+					m := must(pmem.Open(kind, path, f.Hook()))(t)
 					defer m.Close()
 					if err := m.Verifiable(); err != nil {
 						t.Skip(err)

@@ -22,7 +22,7 @@ func TestCrashFile(t *testing.T) {
 			noErr(t, createFile(path, mode, 2048))
 			w := new(witness)
 			disk := pmemtest.NewDisk(path, w.crashed)
-			mem := must(pmem.Open(pmem.File, path, &pmem.Options{Hooks: disk.Hooks()}))(t)
+			mem := must(pmem.Open(pmem.File, path, disk.Hook()))(t)
 			t.Cleanup(func() { mem.Close() })
 			l := openLog(t, mem)
 			p := newTestProducer(t, nil)

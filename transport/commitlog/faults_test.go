@@ -22,11 +22,7 @@ func fileLog(t *testing.T, kind pmem.Kind, f *pmemtest.Faults) (*commitlog.Log, 
 	path := filepath.Join(t.TempDir(), "log")
 	size := must(commitlog.MemorySize(1 << 16))(t)
 	noErr(t, pmem.Create(path, size, nil))
-	var o pmem.Options
-	if f != nil {
-		o.Hooks = f.Hooks()
-	}
-	mem := must(pmem.Open(kind, path, &o))(t)
+	mem := must(pmem.Open(kind, path, f.Hook()))(t)
 	t.Cleanup(func() { mem.Close() })
 	return newTestLog(t, mem, commitlog.WAL), mem, path
 }

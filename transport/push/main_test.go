@@ -96,7 +96,7 @@ func (m *memStore) crashed() *memStore {
 // faultyStore makes logs whose flushes fail or hang as f says.
 func faultyStore() (m *memStore, f *pmemtest.Faults) {
 	m, f = newMemStore(), pmemtest.NewFaults()
-	m.wrap = func(size int) region.Memory { return pmemtest.NewSim(size, &pmemtest.SimOptions{Hooks: f.Hooks()}) }
+	m.wrap = func(size int) region.Memory { return pmemtest.NewSim(size, &pmemtest.SimOptions{Hook: f.Hook()}) }
 	return m, f
 }
 

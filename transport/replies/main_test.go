@@ -111,7 +111,7 @@ func sim(ring int) *pmemtest.Sim { return pmemtest.NewSim(20480+ring, nil) }
 // faulty is a memory whose flushes fail or hang as f says.
 func faulty(ring int) (m *pmemtest.Sim, f *pmemtest.Faults) {
 	f = pmemtest.NewFaults()
-	return pmemtest.NewSim(20480+ring, &pmemtest.SimOptions{Hooks: f.Hooks()}), f
+	return pmemtest.NewSim(20480+ring, &pmemtest.SimOptions{Hook: f.Hook()}), f
 }
 
 // open makes a client; dial tells the server's address.

@@ -20,7 +20,7 @@ type device struct {
 	cold  bool     // in bypasses the page cache
 	path  string
 	size  int // octets when it was opened
-	hooks *Hooks
+	hook  Hook
 	split bool // the system has no single call for writeSync
 }
 
@@ -62,7 +62,7 @@ func (d *device) error(op string, kind, err error) error {
 
 // write is pwrite of all of p.
 func (d *device) write(p []byte, off int) error {
-	err := d.hooks.Call(OpWrite, off, len(p))
+	err := d.hook.Call(OpWrite, off, len(p))
 	if err == nil {
 		_, err = d.out.WriteAt(p, int64(off))
 	}
@@ -73,7 +73,7 @@ func (d *device) write(p []byte, off int) error {
 }
 
 func (d *device) datasync() error {
-	err := d.hooks.Call(OpDatasync, 0, d.size)
+	err := d.hook.Call(OpDatasync, 0, d.size)
 	if err == nil {
 		err = datasync(d.out)
 	}
@@ -83,10 +83,10 @@ func (d *device) datasync() error {
 	return nil
 }
 
-// writeSync is write and datasync, in one system call where there is one for both. With hooks they
+// writeSync is write and datasync, in one system call where there is one for both. With a hook they
 // are separate, so that either can fail. It is called by one goroutine at a time.
 func (d *device) writeSync(p []byte, off int) error {
-	if !d.split && d.hooks == nil {
+	if !d.split && d.hook == nil {
 		n, err := writeSync(d.out, p, off)
 		switch {
 		case err != nil:
@@ -123,7 +123,7 @@ func (d *device) check() error {
 // fdatasync, a sync cures that. If its fdatasync failed, Linux has marked them clean, and recovery
 // must not build on them: they are dropped, so that the medium is read.
 func (d *device) settle() error {
-	err := d.hooks.Call(OpOpen, 0, d.size)
+	err := d.hook.Call(OpOpen, 0, d.size)
 	if err == nil {
 		err = datasync(d.f)
 	}
@@ -137,7 +137,7 @@ func (d *device) settle() error {
 }
 
 // medium is what differs between the kinds. persist is called by one goroutine at a time, except for DAX without
-// hooks: there it makes no system call that could hang, no failure can be reported to the wrong caller, and any
+// a hook: there it makes no system call that could hang, no failure can be reported to the wrong caller, and any
 // goroutine may call it.
 type medium interface {
 	persist(rs []region.Range) error
@@ -187,55 +187,41 @@ func (s *shadow) readBack(w io.Writer, off, n int) error { return s.d.readBack(w
 // pwrite there would make a truncated file as long as it was, with a hole in it. Any other pwrite
 // leaves a truncated file too short, which the check at the end finds.
 func (s *shadow) persist(rs []region.Range) error {
-	rs = s.take(cover(rs, 1, s.d.size))
+	rs = cover(rs, 1, s.d.size)
+	from := s.data
+	if s.file != nil {
+		for _, r := range rs {
+			region.CopyUnseen(s.file[r.Off:r.Off+r.N], s.data[r.Off:r.Off+r.N])
+		}
+		rs, from = cover(rs, block, s.d.size), s.file
+	}
 	if k := len(rs); k > 0 && rs[k-1].Off+rs[k-1].N == s.d.size {
 		if err := s.d.check(); err != nil {
 			return err
 		}
 	}
-	if err := s.write(rs); err != nil {
-		return err
-	}
-	return s.d.check()
-}
-
-// take copies rs to the second copy, if there is one, and returns the ranges of the file to write.
-func (s *shadow) take(rs []region.Range) []region.Range {
-	if s.file == nil {
-		return rs
-	}
 	for _, r := range rs {
-		region.CopyUnseen(s.file[r.Off:r.Off+r.N], s.data[r.Off:r.Off+r.N])
-	}
-	return cover(rs, block, s.d.size)
-}
-
-// write returns when rs are on the medium.
-func (s *shadow) write(rs []region.Range) error {
-	if len(rs) == 1 {
-		return s.d.writeSync(s.octets(rs[0]), rs[0].Off)
-	}
-	for _, r := range rs {
-		if err := s.d.write(s.octets(r), r.Off); err != nil {
+		b := from[r.Off : r.Off+r.N]
+		if region.RaceDetector && s.file == nil { // the system call reports its accesses
+			b = make([]byte, r.N)
+			region.CopyUnseen(b, s.data[r.Off:r.Off+r.N])
+		}
+		var err error
+		if len(rs) == 1 {
+			err = s.d.writeSync(b, r.Off)
+		} else {
+			err = s.d.write(b, r.Off)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	if len(rs) == 0 {
-		return nil
+	if len(rs) > 1 {
+		if err := s.d.datasync(); err != nil {
+			return err
+		}
 	}
-	return s.d.datasync()
-}
-
-func (s *shadow) octets(r region.Range) []byte {
-	if s.file != nil {
-		return s.file[r.Off : r.Off+r.N]
-	}
-	b := s.data[r.Off : r.Off+r.N]
-	if region.RaceDetector { // the system call reports its accesses
-		b = make([]byte, r.N)
-		region.CopyUnseen(b, s.data[r.Off:r.Off+r.N])
-	}
-	return b
+	return s.d.check()
 }
 
 // lineSize is the size of a cache line in octets, on the processors that this package knows.
@@ -353,7 +339,7 @@ func (d *device) readBack(w io.Writer, off, n int) error {
 		skip := off % block // direct reads are of whole blocks
 		want := min(skip+n, len(b))
 		b = b[:min((want+block-1)/block*block, len(b))]
-		err := d.hooks.Call(OpRead, off, want-skip)
+		err := d.hook.Call(OpRead, off, want-skip)
 		if err == nil {
 			err = d.pread(b, want, off-skip)
 		}

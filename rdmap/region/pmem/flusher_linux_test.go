@@ -17,8 +17,8 @@ import (
 func hangs(t *testing.T, f *pmemtest.Faults) map[pmem.Op]region.Watched {
 	t.Helper()
 	return map[pmem.Op]region.Watched{
-		pmem.OpDatasync: open(t, pmem.File, newFile(t, 4096), &pmem.Options{Hooks: f.Hooks()}),
-		pmem.OpPersist:  pmemtest.NewSim(4096, &pmemtest.SimOptions{Hooks: f.Hooks()}),
+		pmem.OpDatasync: open(t, pmem.File, newFile(t, 4096), f.Hook()),
+		pmem.OpPersist:  pmemtest.NewSim(4096, &pmemtest.SimOptions{Hook: f.Hook()}),
 	}
 }
 
@@ -192,7 +192,7 @@ func TestCloseWaitsForGuard(t *testing.T) {
 // Of several failures the first one is final.
 func TestFirstFailure(t *testing.T) {
 	f := pmemtest.NewFaults()
-	m := open(t, pmem.Mmap, newFile(t, 4096), &pmem.Options{Hooks: f.Hooks()})
+	m := open(t, pmem.Mmap, newFile(t, 4096), f.Hook())
 	f.FailOnce(pmem.OpMsync, syscall.EIO)
 	errs := []error{m.Persist(0, 64), m.Guard(0, 1, func() error { return syscall.EFAULT }), m.Persist(0, 64), m.Err()}
 	for i, err := range errs {
@@ -208,7 +208,7 @@ func TestFirstFailure(t *testing.T) {
 // A fault during a flush that itself succeeds: nobody gets success after that.
 func TestFaultDuringSync(t *testing.T) {
 	f := pmemtest.NewFaults()
-	m := open(t, pmem.Mmap, newFile(t, 4096), &pmem.Options{Hooks: f.Hooks()})
+	m := open(t, pmem.Mmap, newFile(t, 4096), f.Hook())
 	entered, release := f.Hang(pmem.OpMsync)
 	done := make(chan error)
 	go func() { done <- m.Persist(0, 64) }()

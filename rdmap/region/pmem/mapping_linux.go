@@ -55,7 +55,7 @@ func (m *mapping) persist(rs []region.Range) error {
 }
 
 func (m *mapping) msync(r region.Range) error {
-	err := m.d.hooks.Call(OpMsync, r.Off, r.N)
+	err := m.d.hook.Call(OpMsync, r.Off, r.N)
 	for err == nil {
 		err = unix.Msync(m.data[r.Off:r.Off+r.N], unix.MS_SYNC)
 		if !errors.Is(err, unix.EINTR) {
@@ -113,7 +113,7 @@ func (p *persistent) readBack(w io.Writer, off, n int) error {
 	defer pieces.Put(a)
 	for n > 0 {
 		b := a.octets()[:min(n, piece)]
-		err := p.d.hooks.Call(OpRead, off, len(b))
+		err := p.d.hook.Call(OpRead, off, len(b))
 		if err != nil {
 			return p.d.error("read back", ErrUnread, err)
 		}
@@ -144,7 +144,7 @@ func (p *persistent) persist(rs []region.Range) error {
 }
 
 func (p *persistent) writeBack(r region.Range) error {
-	if err := p.d.hooks.Call(OpWriteBack, r.Off, r.N); err != nil {
+	if err := p.d.hook.Call(OpWriteBack, r.Off, r.N); err != nil {
 		return p.d.error("write back", ErrFailed, err)
 	}
 	at, err := catchFault(p.data, func() error {

@@ -116,7 +116,7 @@ func TestRealEFAULT(t *testing.T) {
 
 // openDirect returns a memory that is written past the page cache. It skips the test if the file system does not
 // support that.
-func openDirect(t testing.TB, size int, o *pmem.Options) *pmem.Memory {
+func openDirect(t testing.TB, size int, o pmem.Hook) *pmem.Memory {
 	t.Helper()
 	m := open(t, pmem.File, newFile(t, size), o)
 	t.Cleanup(func() { m.Close() })
@@ -218,7 +218,7 @@ func TestNotDirect(t *testing.T) {
 // A failed direct write is final like any other, and a truncated file is noticed.
 func TestDirectFails(t *testing.T) {
 	f := pmemtest.NewFaults()
-	m := openDirect(t, 8192, &pmem.Options{Hooks: f.Hooks()})
+	m := openDirect(t, 8192, f.Hook())
 	noErr(t, errors.Join(m.Store(5000, []byte("x")), m.Persist(5000, 1)))
 	f.Fail(pmem.OpWrite, syscall.EIO)
 	if err := m.Persist(0, 1); !errors.Is(err, syscall.EIO) {
@@ -326,7 +326,7 @@ func TestReadBackRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := pmemtest.NewFaults()
-			m := open(t, pmem.File, newFile(t, size), &pmem.Options{Hooks: f.Hooks()})
+			m := open(t, pmem.File, newFile(t, size), f.Hook())
 			defer m.Close()
 			mustReadBack(t, m)
 			readBack(t, m, 0, size)

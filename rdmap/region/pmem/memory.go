@@ -7,8 +7,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"syscall"
+	"unsafe"
 
 	"github.com/stag-rdma/stag/rdmap/region"
 )
@@ -113,6 +116,56 @@ func (m *Memory) guard(op string, off, n int, f func() error) error {
 	return err
 }
 
+// faultError is a fault at octet Off of a mapping.
+type faultError struct {
+	Off int
+	Err error // the runtime's error
+}
+
+// Error implements error.
+func (e *faultError) Error() string { return fmt.Sprintf("fault at octet %d", e.Off) }
+
+// Unwrap returns the runtime's error.
+func (e *faultError) Unwrap() error { return e.Err }
+
+// catchFault runs f and returns its error, or the fault if f faulted at an address in mem. It catches only
+// faults in this goroutine, including those in the assembly of copy and of hash functions. Every
+// other panic continues with the same value.
+//
+// Without it SIGBUS ends the process, and no recover helps: by default the runtime turns only
+// faults near address 0 into panics.
+func catchFault(mem []byte, f func() error) (at *faultError, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		off, ok := faultWithin(mem, r)
+		if !ok {
+			panic(r)
+		}
+		at = &faultError{Off: off, Err: r.(error)}
+	}()
+	return nil, f()
+}
+
+// faultWithin returns the offset in mem of the fault that the panic value r describes.
+func faultWithin(mem []byte, r any) (off int, ok bool) {
+	e, ok := r.(interface {
+		runtime.Error
+		Addr() uintptr
+	})
+	if !ok || len(mem) == 0 {
+		return 0, false
+	}
+	base := uintptr(unsafe.Pointer(unsafe.SliceData(mem)))
+	if d := e.Addr() - base; d < uintptr(len(mem)) {
+		return int(d), true
+	}
+	return 0, false
+}
+
 // Failed returns a channel that is closed at the first final error.
 func (m *Memory) Failed() <-chan struct{} { return m.fl.Failed() }
 
@@ -146,58 +199,32 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// Options has the settings of a memory. Nil and zero fields mean the defaults.
-type Options struct {
-	// Hooks makes operations fail or hang, in tests. It comes from
-	// pmemtest.Faults.Hooks.
-	Hooks *Hooks
-}
-
-// hooks returns the hooks of o.
-func (o *Options) hooks() *Hooks {
-	if o == nil {
-		return nil
-	}
-	return o.Hooks
-}
-
 // Op names an operation of a memory, by its system call if there is one.
 type Op string
 
 // The operations.
 const (
-	// OpOpen: syncing the file before its octets are trusted.
-	OpOpen Op = "open"
-	// OpWrite: pwrite.
-	OpWrite Op = "pwrite"
-	// OpDatasync: fdatasync.
-	OpDatasync Op = "fdatasync"
-	// OpDirectory: fsync of the directory of a new file.
-	OpDirectory Op = "fsync"
-	// OpMsync: msync.
-	OpMsync Op = "msync"
-	// OpWriteBack: writing back cache lines of persistent memory.
-	OpWriteBack Op = "write back"
-	// OpRead: pread of what the medium holds, for a Verify.
-	OpRead Op = "pread"
-	// OpPersist: a Persist of the crash model.
-	OpPersist Op = "persist"
+	OpOpen      Op = "open"       // syncing the file before its octets are trusted
+	OpWrite     Op = "pwrite"     // pwrite
+	OpDatasync  Op = "fdatasync"  // fdatasync
+	OpDirectory Op = "fsync"      // fsync of the directory of a new file
+	OpMsync     Op = "msync"      // msync
+	OpWriteBack Op = "write back" // writing back cache lines of persistent memory
+	OpRead      Op = "pread"      // pread of what the medium holds, for a Verify
+	OpPersist   Op = "persist"    // a Persist of the crash model
 )
 
-// Hooks are called before operations. A nil *Hooks does nothing.
-type Hooks struct {
-	// Before is called with the operation and its range. If it returns an error, the
-	// operation is not executed and has that error. If it blocks, the operation
-	// hangs. Several goroutines may call it.
-	Before func(op Op, off, n int) error
-}
+// Hook makes operations fail or hang, in tests; package pmemtest has some. It is called before an operation, with its
+// range, by several goroutines. If it returns an error, the operation is not executed and has that error. If it blocks,
+// the operation hangs. A nil Hook does nothing.
+type Hook func(op Op, off, n int) error
 
-// Call calls Before.
-func (h *Hooks) Call(op Op, off, n int) error {
-	if h == nil || h.Before == nil {
+// Call calls h, unless that is nil.
+func (h Hook) Call(op Op, off, n int) error {
+	if h == nil {
 		return nil
 	}
-	return h.Before(op, off, n)
+	return h(op, off, n)
 }
 
 // Create creates the file of a memory of size octets, all zeros. It writes the zeros, so that
@@ -207,11 +234,11 @@ func (h *Hooks) Call(op Op, off, n int) error {
 // or all of it; a hidden file with another name may be left behind.
 //
 // Errors: ErrCreate with the cause, and ErrSize.
-func Create(path string, size int, o *Options) error {
+func Create(path string, size int, hook Hook) error {
 	if size <= 0 {
 		return &Error{Op: opCreate, Path: path, Kind: ErrSize, Err: &sizeError{got: int64(size), want: 1}}
 	}
-	if err := create(path, size, o.hooks()); err != nil {
+	if err := create(path, size, hook); err != nil {
 		return &Error{Op: opCreate, Path: path, Kind: ErrCreate, Err: err}
 	}
 	return nil
@@ -219,7 +246,7 @@ func Create(path string, size int, o *Options) error {
 
 // create fills a file with another name, and then links it to path, so that whoever opens path
 // finds all of it.
-func create(path string, size int, h *Hooks) error {
+func create(path string, size int, h Hook) error {
 	if _, err := os.Lstat(path); err == nil {
 		return os.ErrExist // now, before gigabytes are written; Link checks it again
 	}
@@ -229,7 +256,7 @@ func create(path string, size int, h *Hooks) error {
 		return err
 	}
 	defer os.Remove(f.Name())
-	err = errors.Join(fill(&device{f: f, out: f, path: f.Name(), size: size, hooks: h}), f.Close())
+	err = errors.Join(fill(&device{f: f, out: f, path: f.Name(), size: size, hook: h}), f.Close())
 	if err != nil {
 		return err
 	}
@@ -262,7 +289,7 @@ func fill(d *device) error {
 // fdatasync has succeeded for it. The application's recovery has to find out whether it makes sense.
 //
 // Errors: ErrOpen with the cause, ErrLocked, ErrSize, and ErrRefused with the reason.
-func Open(kind Kind, path string, o *Options) (*Memory, error) {
+func Open(kind Kind, path string, hook Hook) (*Memory, error) {
 	if int(kind) >= len(kindNames) {
 		return nil, &Error{Op: "open", Path: path, Kind: ErrRefused, Err: errors.New("unknown kind " + kind.String())}
 	}
@@ -270,7 +297,7 @@ func Open(kind Kind, path string, o *Options) (*Memory, error) {
 	if err != nil {
 		return nil, &Error{Op: "open", Path: path, Kind: ErrOpen, Err: cause(err)}
 	}
-	m, err := own(kind, f, o.hooks())
+	m, err := own(kind, f, hook)
 	if err != nil {
 		_ = f.Close() // nothing was written
 		return nil, err
@@ -279,8 +306,8 @@ func Open(kind Kind, path string, o *Options) (*Memory, error) {
 }
 
 // own locks an open file and makes a Memory of it.
-func own(kind Kind, f *os.File, hooks *Hooks) (*Memory, error) {
-	d := &device{f: f, out: f, path: f.Name(), hooks: hooks}
+func own(kind Kind, f *os.File, hook Hook) (*Memory, error) {
+	d := &device{f: f, out: f, path: f.Name(), hook: hook}
 	if err := lock(f); err != nil {
 		return nil, err
 	}
@@ -299,7 +326,7 @@ func own(kind Kind, f *os.File, hooks *Hooks) (*Memory, error) {
 		m.data, m.med, err = openMmap(d)
 	case DAX:
 		m.data, m.med, err = openDAX(d)
-		c.Quick = hooks == nil // a hook can hang
+		c.Quick = hook == nil // a hook can hang
 	default:
 		m.data, m.med, err = openFile(d)
 	}

@@ -45,7 +45,7 @@ func newFile(t testing.TB, size int) string {
 	return path
 }
 
-func open(t testing.TB, kind pmem.Kind, path string, o *pmem.Options) *pmem.Memory {
+func open(t testing.TB, kind pmem.Kind, path string, o pmem.Hook) *pmem.Memory {
 	t.Helper()
 	m := must(pmem.Open(kind, path, o))(t)
 	return m
@@ -56,7 +56,7 @@ func open(t testing.TB, kind pmem.Kind, path string, o *pmem.Options) *pmem.Memo
 func fileTarget(kind pmem.Kind) pmemtest.Target {
 	return pmemtest.Target{
 		Create: func(t testing.TB, size int, f *pmemtest.Faults) region.Memory {
-			return open(t, kind, newFile(t, size), &pmem.Options{Hooks: f.Hooks()})
+			return open(t, kind, newFile(t, size), f.Hook())
 		},
 		Crash: func(t testing.TB, m region.Memory) region.Memory {
 			image := must(os.ReadFile(m.(*pmem.Memory).Path()))(t)
@@ -123,7 +123,7 @@ func TestCreateFails(t *testing.T) {
 		for after := range 3 {
 			dir, f := t.TempDir(), pmemtest.NewFaults()
 			f.FailAfter(op, after, syscall.ENOSPC)
-			err := pmem.Create(filepath.Join(dir, "memory"), 3<<20, &pmem.Options{Hooks: f.Hooks()})
+			err := pmem.Create(filepath.Join(dir, "memory"), 3<<20, f.Hook())
 			if op != pmem.OpWrite && after > 0 { // there is only one
 				if err != nil {
 					t.Error(err)
@@ -208,10 +208,10 @@ func TestLocked(t *testing.T) {
 func TestOpenSettles(t *testing.T) {
 	path, f := newFile(t, 64), pmemtest.NewFaults()
 	f.FailOnce(pmem.OpOpen, syscall.EIO)
-	if _, err := pmem.Open(pmem.File, path, &pmem.Options{Hooks: f.Hooks()}); !errors.Is(err, pmem.ErrOpen) || !errors.Is(err, syscall.EIO) {
+	if _, err := pmem.Open(pmem.File, path, f.Hook()); !errors.Is(err, pmem.ErrOpen) || !errors.Is(err, syscall.EIO) {
 		t.Error(err)
 	}
-	if err := open(t, pmem.File, path, &pmem.Options{Hooks: f.Hooks()}).Close(); err != nil {
+	if err := open(t, pmem.File, path, f.Hook()).Close(); err != nil {
 		t.Error(err)
 	}
 	if n := f.Count(pmem.OpOpen); n != 2 {

@@ -2,7 +2,11 @@
 
 package pmem
 
-import "os"
+import (
+	"errors"
+	"os"
+	"runtime"
+)
 
 // datasync is fsync; on darwin the os package makes the drive flush too.
 func datasync(f *os.File) error { return f.Sync() }
@@ -31,3 +35,11 @@ func stat(f *os.File) (size int64, named bool, err error) {
 }
 
 func dropCache(*os.File) error { return nil }
+
+func openMmap(d *device) ([]byte, medium, error) {
+	return nil, nil, d.error("open", ErrRefused, errors.New("mappings are not supported on "+runtime.GOOS))
+}
+
+func openDAX(d *device) ([]byte, medium, error) {
+	return nil, nil, d.error("open", ErrRefused, errors.New("persistent memory is not supported on "+runtime.GOOS))
+}

@@ -14,11 +14,11 @@ import (
 const sector = 512
 
 // Disk is a model of the disk under a file of kind file. Until an fdatasync has returned, a power
-// failure loses what was written, in whole or in part. Disk sees the system calls through Hooks, so it
+// failure loses what was written, in whole or in part. Disk sees the system calls through a Hook, so it
 // sees only those of one memory, which must have the file to itself.
 //
 //	d := pmemtest.NewDisk(path, func(image []byte) { ... recover from image ... })
-//	m, err := pmem.Open(pmem.File, path, &pmem.Options{Hooks: d.Hooks()})
+//	m, err := pmem.Open(pmem.File, path, d.Hook())
 type Disk struct {
 	path  string
 	crash func(image []byte)
@@ -41,9 +41,9 @@ func NewDisk(path string, crash func(image []byte)) *Disk {
 	return d
 }
 
-// Hooks returns the value for pmem.Options.Hooks.
-func (d *Disk) Hooks() *pmem.Hooks {
-	return &pmem.Hooks{Before: func(op pmem.Op, off, n int) error {
+// Hook returns what pmem.Open takes.
+func (d *Disk) Hook() pmem.Hook {
+	return func(op pmem.Op, off, n int) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.settle()
@@ -56,7 +56,7 @@ func (d *Disk) Hooks() *pmem.Hooks {
 		default:
 		}
 		return nil
-	}}
+	}
 }
 
 // Durable returns a copy of what is left after a power failure at the least. Nobody may persist at

@@ -16,7 +16,7 @@
 // them:
 //
 //	f := pmemtest.NewFaults()
-//	m, err := pmem.Open(pmem.File, path, &pmem.Options{Hooks: f.Hooks()})
+//	m, err := pmem.Open(pmem.File, path, f.Hook())
 //	f.FailOnce(pmem.OpDatasync, syscall.EIO) // the next one
 //
 // Truncation needs no hook: truncate the file.

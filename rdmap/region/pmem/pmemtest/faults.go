@@ -28,12 +28,12 @@ func NewFaults() *Faults {
 	return &Faults{counts: make(map[pmem.Op]int), plans: make(map[pmem.Op]*plan)}
 }
 
-// Hooks returns the value for the Hooks of pmem.Options and pmemtest.SimOptions; nil if f is nil.
-func (f *Faults) Hooks() *pmem.Hooks {
+// Hook returns what pmem.Open and pmemtest.SimOptions take; nil if f is nil.
+func (f *Faults) Hook() pmem.Hook {
 	if f == nil {
 		return nil
 	}
-	return &pmem.Hooks{Before: func(op pmem.Op, _, _ int) error { return f.Before(op) }}
+	return func(op pmem.Op, _, _ int) error { return f.Before(op) }
 }
 
 // Before counts an operation, and fails or hangs as planned. A Target whose memory does not come from

@@ -104,7 +104,7 @@ var illnesses = map[string]string{
 func target(ill string) pmemtest.Target {
 	return pmemtest.Target{
 		Create: func(_ testing.TB, size int, f *pmemtest.Faults) region.Memory {
-			return &sick{Sim: pmemtest.NewSim(size, &pmemtest.SimOptions{Hooks: f.Hooks()}), ill: ill}
+			return &sick{Sim: pmemtest.NewSim(size, &pmemtest.SimOptions{Hook: f.Hook()}), ill: ill}
 		},
 		Crash: func(_ testing.TB, m region.Memory) region.Memory {
 			s := m.(*sick)
@@ -139,7 +139,7 @@ type plain struct{ region.Memory }
 func TestRunPlain(t *testing.T) {
 	pmemtest.Run(t, pmemtest.Target{
 		Create: func(_ testing.TB, size int, f *pmemtest.Faults) region.Memory {
-			return plain{pmemtest.NewSim(size, &pmemtest.SimOptions{Hooks: f.Hooks()})}
+			return plain{pmemtest.NewSim(size, &pmemtest.SimOptions{Hook: f.Hook()})}
 		},
 		Sync: pmem.OpPersist,
 	})
@@ -195,7 +195,7 @@ func TestFaults(t *testing.T) {
 		t.Error(err)
 	}
 	want(pmem.OpMsync, nil)
-	if (*pmemtest.Faults)(nil).Hooks() != nil {
+	if (*pmemtest.Faults)(nil).Hook() != nil {
 		t.Error("hooks of nil")
 	}
 }

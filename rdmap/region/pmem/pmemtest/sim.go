@@ -22,8 +22,8 @@ type SimOptions struct {
 	// Guard, and before and after every Persist. It runs in the goroutine of the call, without
 	// locks, and may call Told.
 	Step func(*Sim)
-	// Hooks are those of pmem.Options. Without them nothing hangs.
-	Hooks *pmem.Hooks
+	// Hook is that of pmem.Open. Without one nothing hangs.
+	Hook pmem.Hook
 }
 
 // Sim is a model of persistent memory that tests can crash. A store goes to a cache with lines of
@@ -78,7 +78,7 @@ func OpenSim(image []byte, o *SimOptions) *Sim {
 		s.o.Versions = 8
 	}
 	s.fl = pmem.NewFlusher(pmem.FlusherConfig{
-		Commit: s.commit, Quick: s.o.Hooks == nil,
+		Commit: s.commit, Quick: s.o.Hook == nil,
 		Hung: func() error { return &pmem.Error{Op: "persist", Kind: region.ErrPinned} },
 	})
 	return s
@@ -107,7 +107,7 @@ func (s *Sim) PersistRanges(rs []region.Range) error {
 
 func (s *Sim) commit(rs []region.Range) error {
 	for _, r := range rs {
-		if err := s.o.Hooks.Call(pmem.OpPersist, r.Off, r.N); err != nil {
+		if err := s.o.Hook.Call(pmem.OpPersist, r.Off, r.N); err != nil {
 			return &pmem.Error{Op: "persist", Kind: pmem.ErrFailed, Err: err}
 		}
 		s.flush(r.Off, r.N)
