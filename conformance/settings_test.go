@@ -14,7 +14,6 @@ import (
 	"github.com/stag-rdma/stag/nfsdemo/proxy"
 	"github.com/stag-rdma/stag/nfsdemo/server"
 	"github.com/stag-rdma/stag/rdmap/region"
-	"github.com/stag-rdma/stag/rdmap/region/pmem/pmemtest"
 	"github.com/stag-rdma/stag/rpcrdma"
 	"github.com/stag-rdma/stag/transport"
 	"github.com/stag-rdma/stag/transport/commitlog"
@@ -159,23 +158,14 @@ func TestSettings(t *testing.T) {
 
 		{`push: open "log"`, session(push.Config{Best: 3}), "Best is 3, want 1 to 2, or 0 for the default"},
 		{`push: open "log"`, session(push.Config{MaxRecord: -1}), "MaxRecord is -1, want 1 to 1073741824, or 0 for the default"},
-		{`push: open "log"`, session(push.Config{OpenTimeout: -1}), "OpenTimeout is -1ns" + more},
-		{`push: open "log"`, session(push.Config{MinDelay: -1}), "MinDelay is -1ns" + more},
-		{`push: open "log"`, session(push.Config{MaxDelay: -1}), "MaxDelay is -1ns" + more},
-		{`push: open "log"`, session(push.Config{MaxDelay: 1}), "MinDelay is 20ms, want at most MaxDelay, 1ns"},
 		{"push", logs(push.Limits{MaxLogs: -1}), "Limits.MaxLogs is -1" + more},
 		{"push", logs(push.Limits{Capacity: 64}), "Limits.Capacity is 64, want 4096 or more, or 0 for the default"},
 		{"push", logs(push.Limits{MaxCapacity: 64}), "Limits.MaxCapacity is 64, want 4096 or more, or 0 for the default"},
 		{"push", logs(push.Limits{Capacity: 8192, MaxCapacity: 4096}), "Limits.Capacity is 8192, want at most Limits.MaxCapacity, 4096"},
-		{"push", logs(push.Limits{FenceTime: -1}), "Limits.FenceTime is -1ns" + more},
-		{"push", logs(push.Limits{AppendTime: -1}), "Limits.AppendTime is -1ns" + more},
 		{`push: read "log"`, reader(push.ReaderConfig{Octets: 4 << 20}), "Octets is 4194304, want 1 to 2097152, or 0 for the default"},
 		{`push: read "log"`, reader(push.ReaderConfig{Wait: -1}), "Wait is -1ns" + more},
 
-		{"replies", client(replies.Config{MinDelay: -1}), "MinDelay is -1ns" + more},
-		{"replies", client(replies.Config{MaxDelay: -1}), "MaxDelay is -1ns" + more},
 		{"replies", client(replies.Config{}), "Memory must be set"},
-		{"replies", client(replies.Config{Memory: pmemtest.NewSim(4096, nil), MaxDelay: 1}), "MinDelay is 20ms, want at most MaxDelay, 1ns"},
 		{"replies", pusher(&replies.Pusher{MaxQueued: -1}), "MaxQueued is -1" + more},
 		{"replies", pusher(&replies.Pusher{MaxClients: -1}), "MaxClients is -1" + more},
 

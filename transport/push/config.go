@@ -38,11 +38,8 @@ func (r Rung) String() string {
 
 // Defaults of Config.
 const (
-	DefaultMaxRecord   = 1 << 20
-	defaultOpenTimeout = 15 * time.Second
-	defaultMinDelay    = 20 * time.Millisecond
-	defaultMaxDelay    = 5 * time.Second
-	defaultSilence     = time.Minute
+	DefaultMaxRecord = 1 << 20
+	defaultSilence   = time.Minute
 )
 
 // Config is the configuration of a Session. Zero fields mean the defaults. Dial copies it.
@@ -67,16 +64,18 @@ type Config struct {
 	// MaxRecord is the size of the largest record, in octets, on every rung. The RPC client must be able to send
 	// it, and 512 KiB. If zero, 1 MiB; at most 1 GiB.
 	MaxRecord int
-	// OpenTimeout limits the time of one attempt to open. If zero, 15 s.
-	OpenTimeout time.Duration
-	// MinDelay and MaxDelay limit the wait between attempts. It doubles each time, and is shortened
-	// at random by up to half. A Session that appends by call because commit connections came to nothing
-	// tries one after MaxDelay, and then after twice as long each time, at most 256 times as long. If zero,
-	// 20 ms and 5 s.
-	MinDelay, MaxDelay time.Duration
 	// Logger gets a line per session and failure. If nil, nothing is logged.
 	Logger *zap.Logger
+
+	times times // tests make them shorter
 }
+
+// times are those of attempts to open: an attempt may take as long as open, and the wait between two is at least least,
+// and doubles each time up to most. A Session that appends by call because commit connections came to nothing tries one
+// after most, and then after twice as long each time, at most 256 times as long.
+type times struct{ open, least, most time.Duration }
+
+var defaultTimes = times{15 * time.Second, 20 * time.Millisecond, 5 * time.Second}
 
 // fill returns a checked copy of c with the defaults in place.
 func (c *Config) fill() (*Config, error) {
@@ -87,23 +86,15 @@ func (c *Config) fill() (*Config, error) {
 	err := setting.Check(
 		setting.Int("Best", int(f.Best), int(Native), int(Append)),
 		setting.Int("MaxRecord", f.MaxRecord, 1, maxPayload),
-		setting.Time("OpenTimeout", f.OpenTimeout),
-		setting.Time("MinDelay", f.MinDelay), setting.Time("MaxDelay", f.MaxDelay),
 	)
 	f.Best = cmp.Or(f.Best, Native)
 	f.MaxRecord = cmp.Or(f.MaxRecord, DefaultMaxRecord)
-	f.OpenTimeout = cmp.Or(f.OpenTimeout, defaultOpenTimeout)
-	f.MinDelay = cmp.Or(f.MinDelay, defaultMinDelay)
-	f.MaxDelay = cmp.Or(f.MaxDelay, defaultMaxDelay)
+	f.times = cmp.Or(f.times, defaultTimes)
 	switch {
 	case err != nil:
-	case f.Secret == (Secret{}):
-		err = ErrNoSecret
-	case f.MinDelay > f.MaxDelay:
-		err = setting.Error("MinDelay is %v, want at most MaxDelay, %v", f.MinDelay, f.MaxDelay)
-	}
-	if err != nil {
 		return nil, err
+	case f.Secret == (Secret{}):
+		return nil, ErrNoSecret
 	}
 	if f.Logger == nil {
 		f.Logger = zap.NewNop()
@@ -123,8 +114,6 @@ const (
 	defaultCapacity    = 1 << 20
 	defaultMaxCapacity = 64 << 20
 	defaultMaxOctets   = 1 << 30
-	defaultFenceTime   = 5 * time.Second
-	defaultAppendTime  = 10 * time.Second
 )
 
 // Limits restricts what clients can take from a server. Zero fields mean the defaults.
@@ -140,13 +129,14 @@ type Limits struct {
 	// of the largest ring: an owner who asks for more gets that. Both are at least 4096 and rounded down
 	// to a multiple of 64. If zero, 1 MiB, or MaxCapacity if that is less, and 64 MiB.
 	Capacity, MaxCapacity uint64
-	// FenceTime is how long an OPEN waits for running operations of the previous session. If zero,
-	// 5 s.
-	FenceTime time.Duration
-	// AppendTime is how long an APPEND may take. One that takes longer ends its session. If zero,
-	// 10 s.
-	AppendTime time.Duration
+
+	fence, append time.Duration // tests set them: see fenceTime
 }
+
+const (
+	fenceTime  = 5 * time.Second  // how long an OPEN waits for running operations of the previous session
+	appendTime = 10 * time.Second // how long an APPEND may take; one that takes longer ends its session
+)
 
 // fill returns a checked copy of l with the defaults in place.
 func (l Limits) fill() (Limits, error) {
@@ -154,15 +144,12 @@ func (l Limits) fill() (Limits, error) {
 		setting.Count("Limits.MaxLogs", l.MaxLogs),
 		setting.Int("Limits.Capacity", l.Capacity, minCapacity, math.MaxInt64),
 		setting.Int("Limits.MaxCapacity", l.MaxCapacity, minCapacity, math.MaxInt64),
-		setting.Time("Limits.FenceTime", l.FenceTime),
-		setting.Time("Limits.AppendTime", l.AppendTime),
 	)
 	l.MaxLogs = cmp.Or(l.MaxLogs, defaultMaxLogs)
 	l.MaxOctets = cmp.Or(l.MaxOctets, defaultMaxOctets)
 	l.MaxCapacity = cmp.Or(l.MaxCapacity, defaultMaxCapacity)
 	l.Capacity = cmp.Or(l.Capacity, min(defaultCapacity, l.MaxCapacity))
-	l.FenceTime = cmp.Or(l.FenceTime, defaultFenceTime)
-	l.AppendTime = cmp.Or(l.AppendTime, defaultAppendTime)
+	l.fence, l.append = cmp.Or(l.fence, fenceTime), cmp.Or(l.append, appendTime)
 	if err == nil && l.Capacity > l.MaxCapacity {
 		err = setting.Error("Limits.Capacity is %d, want at most Limits.MaxCapacity, %d", l.Capacity, l.MaxCapacity)
 	}

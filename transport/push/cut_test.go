@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/transport/push"
 )
@@ -178,13 +179,13 @@ func TestCut(t *testing.T) {
 			calls := &cutter{to: func() string { return w.rawRPC }, next: next}
 			commitAddr, rpcAddr := commit.run(t), calls.run(t)
 			rpc := redialer(t, func() string { return rpcAddr })
-			s, err := push.Dial(t.Context(), rpc, "log", &push.Config{
-				Best: best, Secret: push.NewSecret(), MinDelay: 1, MaxDelay: 1e6,
+			s, err := push.Dial(t.Context(), rpc, "log", (&push.Config{
+				Best: best, Secret: push.NewSecret(),
 				Dial: func(ctx context.Context, _ string) (net.Conn, error) {
 					var d net.Dialer
 					return d.DialContext(ctx, "tcp", commitAddr)
 				},
-			})
+			}).Times(15*time.Second, 1, 1e6))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -219,9 +220,9 @@ func TestServerRestart(t *testing.T) {
 				return w.rpc
 			}}
 			addr := calls.run(t)
-			s, err := push.Dial(t.Context(), redialer(t, func() string { return addr }), "log", &push.Config{
-				Best: best, Secret: push.NewSecret(), MinDelay: 1e6, MaxDelay: 1e7,
-			})
+			s, err := push.Dial(t.Context(), redialer(t, func() string { return addr }), "log", (&push.Config{
+				Best: best, Secret: push.NewSecret(),
+			}).Times(15*time.Second, 1e6, 1e7))
 			if err != nil {
 				t.Fatal(err)
 			}

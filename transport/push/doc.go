@@ -17,7 +17,7 @@
 //	Append   the RPC procedure APPEND: the server appends and syncs
 //
 // When a peer refuses the operations of the commit extension, or cannot be reached on the second
-// connection, the client loses that rung for a while (Config.MaxDelay) and nothing else. A log in memory that is
+// connection, the client loses that rung for a while and nothing else. A log in memory that is
 // not persistent gives Placed on both rungs.
 //
 // # Access

@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"time"
 
 	"github.com/stag-rdma/stag/transport/commitlog"
 )
@@ -15,6 +16,18 @@ type (
 	ReadArgs    = readArgs
 	ReleaseArgs = releaseArgs
 )
+
+// Times sets how long an attempt to open may take, and the waits between two.
+func (c *Config) Times(open, least, most time.Duration) *Config {
+	c.times = times{open, least, most}
+	return c
+}
+
+// Times sets how long an OPEN waits for what is running, and how long an APPEND may take.
+func (l Limits) Times(fence, append time.Duration) Limits {
+	l.fence, l.append = fence, append
+	return l
+}
 
 // Octets are those of arguments.
 func Octets(a interface{ append(b []byte) []byte }) []byte { return a.append(nil) }

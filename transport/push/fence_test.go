@@ -18,7 +18,7 @@ func TestFence(t *testing.T) {
 	for _, best := range []push.Rung{push.Native, push.Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			store, f := faultyStore()
-			w := start(t, &push.Server{Store: store, Limits: push.Limits{FenceTime: 20 * time.Millisecond, AppendTime: time.Hour}})
+			w := start(t, &push.Server{Store: store, Limits: push.Limits{}.Times(20*time.Millisecond, time.Hour)})
 			secret := push.NewSecret()
 			first := w.dial("log", &push.Config{Best: best, Secret: secret})
 			appended(t, first, commitlog.Persistent, 1, "before")
@@ -64,7 +64,7 @@ func TestMemoryFails(t *testing.T) {
 	for _, best := range []push.Rung{push.Native, push.Append} {
 		t.Run(best.String(), func(t *testing.T) {
 			store, f := faultyStore()
-			w := start(t, &push.Server{Store: store, Limits: push.Limits{AppendTime: time.Hour}})
+			w := start(t, &push.Server{Store: store, Limits: push.Limits{}.Times(0, time.Hour)})
 			s := w.dial("log", &push.Config{Best: best})
 			appended(t, s, commitlog.Persistent, 1, "one")
 			broken := errors.New("medium error")

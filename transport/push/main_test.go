@@ -1,7 +1,6 @@
 package push_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -213,8 +212,7 @@ func (w *world) dialBy(caller rpc.Caller, name string, cfg *push.Config) (*push.
 	if c.Secret == (push.Secret{}) {
 		c.Secret = push.NewSecret()
 	}
-	c.MinDelay, c.MaxDelay = cmp.Or(c.MinDelay, time.Millisecond), cmp.Or(c.MaxDelay, 10*time.Millisecond)
-	s, err := push.Dial(w.t.Context(), caller, name, &c)
+	s, err := push.Dial(w.t.Context(), caller, name, c.Times(15*time.Second, time.Millisecond, 10*time.Millisecond))
 	if err == nil {
 		w.t.Cleanup(func() { _ = s.Close(context.Background()) })
 	}

@@ -16,7 +16,7 @@ import (
 func TestOpenPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, f := faultyStore()
-		ps := &push.Server{Store: store, Limits: push.Limits{FenceTime: time.Hour}}
+		ps := &push.Server{Store: store, Limits: push.Limits{}.Times(time.Hour, 0)}
 		defer ps.Close(context.Background())
 		open := func(host, name string) push.Status {
 			return ask(ps, host+":1", openArgs{Name: name, Secret: push.Secret{1}, Instance: key(push.NewSecret())}).Status

@@ -91,7 +91,7 @@ func (r *Reader) TryNext(ctx context.Context) (*commitlog.Record, error) { retur
 // next returns the next record, or nil if the server has waited in vain.
 func (r *Reader) next(ctx context.Context, wait time.Duration) (*commitlog.Record, error) {
 	if len(r.recs) == 0 {
-		err := rendezvous.Keep(ctx, defaultMinDelay, defaultMaxDelay, func() error { return r.read(ctx, wait) }, notBusy)
+		err := rendezvous.Keep(ctx, defaultTimes.least, defaultTimes.most, func() error { return r.read(ctx, wait) }, notBusy)
 		if err != nil {
 			return nil, &Error{Op: "read", Log: r.name, Err: err}
 		}
@@ -112,7 +112,7 @@ func (r *Reader) Release(ctx context.Context, seq uint64) error {
 	a := releaseArgs{Name: r.name, Secret: r.secret, Seq: seq}
 	ctx, stop := unlessSilent(ctx, 0, r.cfg.Silence)
 	defer stop()
-	err := rendezvous.Keep(ctx, defaultMinDelay, defaultMaxDelay, func() error {
+	err := rendezvous.Keep(ctx, defaultTimes.least, defaultTimes.most, func() error {
 		st := StatusOK
 		err := call(ctx, r.rpc, procRelease, a.append(nil), maxResults, func(d *xdr.Decoder) { st = Status(d.Uint32()) })
 		if err == nil && st != StatusOK {
@@ -150,7 +150,7 @@ func (r *Reader) read(ctx context.Context, wait time.Duration) error {
 		return &commitlog.ReleasedError{Seq: r.cfg.From, First: res.First}
 	case res.Status != StatusOK:
 		return res.Status
-	case len(res.Records) == 0 && wait >= defaultMinDelay && time.Since(start) < defaultMinDelay:
+	case len(res.Records) == 0 && wait >= defaultTimes.least && time.Since(start) < defaultTimes.least:
 		return StatusBusy // it has not waited: asked again at once, it would answer at once
 	}
 	next, epoch := r.cfg.From, max(r.epoch, 1)

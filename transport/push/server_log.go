@@ -93,7 +93,7 @@ func (s *Server) begin(ctx context.Context, l *log, a *openArgs) openRes {
 	if l.lost() {
 		return s.refuse(StatusLost)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.lim.FenceTime)
+	ctx, cancel := context.WithTimeout(ctx, s.lim.fence)
 	defer cancel()
 	select {
 	case l.turn <- struct{}{}:
@@ -348,7 +348,7 @@ func (s *Server) appendRecords(ctx context.Context, a *appendArgs) stateRes {
 	if sess == nil {
 		return stateRes{Status: StatusStale}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.lim.AppendTime)
+	ctx, cancel := context.WithTimeout(ctx, s.lim.append)
 	defer cancel()
 	defer context.AfterFunc(sess.l.ctx, cancel)() // do not append to memory that has failed
 	select {
@@ -612,7 +612,7 @@ func (s *Server) release(ctx context.Context, a *releaseArgs) Status {
 	case l.lost():
 		return StatusLost
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.lim.FenceTime)
+	ctx, cancel := context.WithTimeout(ctx, s.lim.fence)
 	defer cancel()
 	select {
 	case l.turn <- struct{}{}:

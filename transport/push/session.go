@@ -68,7 +68,7 @@ func Dial(ctx context.Context, caller rpc.Caller, name string, cfg *Config) (*Se
 		return nil, s.error(err)
 	}
 	s.p = commitlog.NewProducer(s.cfg.Producer)
-	s.native.rest = s.cfg.MaxDelay
+	s.native.rest = s.cfg.times.most
 	_, _ = rand.Read(s.instance[:]) // never fails, by its documentation
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	lost, err := s.reopen(ctx)
@@ -136,7 +136,7 @@ func (s *Session) look(ctx context.Context) error {
 	ctx, stop := unlessSilent(ctx, 0, s.cfg.Producer.Silence)
 	defer stop()
 	defer context.AfterFunc(s.ctx, stop)()
-	err := rendezvous.Keep(ctx, s.cfg.MinDelay, s.cfg.MaxDelay, func() error {
+	err := rendezvous.Keep(ctx, s.cfg.times.least, s.cfg.times.most, func() error {
 		s.mu.Lock()
 		c := caller{s: s, session: s.server} // another one when the log was opened again meanwhile
 		s.mu.Unlock()
@@ -202,7 +202,7 @@ func (s *Session) fail(err error) {
 	s.p.Close()
 }
 
-// Close ends the session, here and, as far as ctx and Config.OpenTimeout permit, at the server. Unfinished appends
+// Close ends the session, here and, within 15 s and as far as ctx permits, at the server. Unfinished appends
 // return ErrClosed, and their records may be in the log. Acknowledged records are in the log.
 func (s *Session) Close(ctx context.Context) error {
 	first := s.Err()
@@ -223,8 +223,8 @@ func (s *Session) Close(ctx context.Context) error {
 	return first
 }
 
-// errOpenTimeout is the cause when Config.OpenTimeout is over.
-var errOpenTimeout = errors.New("push: no session within OpenTimeout")
+// errOpenTimeout is the cause when an attempt has taken too long.
+var errOpenTimeout = errors.New("push: no session in time")
 
 // lostFunc waits for the end of a session and returns why it ended.
 type lostFunc func() error
@@ -250,7 +250,7 @@ func (s *Session) keep(lost lostFunc) {
 
 // reopen tries to open until there is a session, ctx has ended, or the error is final.
 func (s *Session) reopen(ctx context.Context) (lost lostFunc, err error) {
-	err = rendezvous.Keep(ctx, s.cfg.MinDelay, s.cfg.MaxDelay, func() (err error) {
+	err = rendezvous.Keep(ctx, s.cfg.times.least, s.cfg.times.most, func() (err error) {
 		if lost, err = s.attempt(ctx); err != nil {
 			s.cfg.Logger.Info("push: not opened", zap.String("log", s.name), zap.Error(err))
 		}
@@ -312,7 +312,7 @@ func final(err error) bool {
 
 // attempt calls OPEN once, and begins to append on the best rung available.
 func (s *Session) attempt(ctx context.Context) (lostFunc, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.OpenTimeout, errOpenTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.times.open, errOpenTimeout)
 	defer cancel()
 	a := openArgs{
 		Name: s.name, Secret: s.cfg.Secret, Instance: s.instance, Resume: s.resume,
@@ -422,7 +422,7 @@ func (s *Session) better(ctx context.Context) error {
 
 // reach opens and closes a connection to the address of commit connections.
 func (s *Session) reach(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.OpenTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.times.open)
 	defer cancel()
 	nc, err := rendezvous.Open(ctx, s.native.addr, s.cfg.Host, s.cfg.Dial)
 	if err != nil {
@@ -462,7 +462,7 @@ func call(ctx context.Context, caller rpc.Caller, proc uint32, args []byte, most
 
 // bye calls CLOSE. If the call is lost, that does no harm.
 func (s *Session) bye(ctx context.Context, k key) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.OpenTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.times.open)
 	defer cancel()
 	_ = call(ctx, s.rpc, procClose, xdr.AppendFixedOpaque(nil, k[:]), maxResults, func(d *xdr.Decoder) { d.Uint32() })
 }
@@ -538,7 +538,7 @@ func (c *caller) Head(ctx context.Context) (uint64, error) {
 
 // do makes a call, and repeats it while the server is busy.
 func (c *caller) do(ctx context.Context, proc uint32, args []byte) (res stateRes, err error) {
-	err = rendezvous.Keep(ctx, c.s.cfg.MinDelay, c.s.cfg.MaxDelay, func() error {
+	err = rendezvous.Keep(ctx, c.s.cfg.times.least, c.s.cfg.times.most, func() error {
 		err := call(ctx, c.s.rpc, proc, args, maxResults, res.parse)
 		if err == nil && res.Status != StatusOK {
 			return res.Status

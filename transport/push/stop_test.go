@@ -78,10 +78,9 @@ func TestStopped(t *testing.T) {
 				t.Parallel()
 				const silence = 2 * time.Second
 				p, rpc := startChild(t)
-				s, err := push.Dial(t.Context(), redialer(t, func() string { return rpc }), "log", &push.Config{
+				s, err := push.Dial(t.Context(), redialer(t, func() string { return rpc }), "log", (&push.Config{
 					Best: best, Secret: push.NewSecret(), Producer: &commitlog.ProducerOptions{Silence: silence},
-					OpenTimeout: time.Second, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
-				})
+				}).Times(time.Second, time.Millisecond, 10*time.Millisecond))
 				if err != nil {
 					t.Fatal(err)
 				}

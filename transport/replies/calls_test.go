@@ -79,7 +79,7 @@ func openBoth(t *testing.T, w *world, mem, calls region.Memory) *replies.Client 
 func openChosen(t *testing.T, w *world, mem, calls region.Memory, choose func(prog, vers, proc uint32) bool) *replies.Client {
 	t.Helper()
 	c, err := replies.Open(&replies.Config{
-		Memory: mem, Calls: calls, Choose: choose, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
+		Memory: mem, Calls: calls, Choose: choose,
 		Redial: redial.Config{
 			Dial: func(ctx context.Context) (redial.Conn, error) {
 				return transport.Dial(ctx, "tcp", w.rpc, nil)

@@ -1,12 +1,10 @@
 package replies
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
-	"time"
 
 	"github.com/stag-rdma/stag/internal/setting"
 	"github.com/stag-rdma/stag/rdmap/region"
@@ -29,12 +27,6 @@ var (
 	errBusy        = errors.New("replies: the server accepts no log now")
 )
 
-// Defaults of Config.
-const (
-	defaultMinDelay = 20 * time.Millisecond
-	defaultMaxDelay = 5 * time.Second
-)
-
 // Config is the configuration of a Client. Zero fields mean the defaults. Open copies it.
 type Config struct {
 	// Memory is the log, made by Create. It belongs to the Client until Close has returned nil.
@@ -49,17 +41,15 @@ type Config struct {
 	Choose func(prog, vers, proc uint32) bool
 	// Redial says how to connect for the calls. Its Dial must be set, and its Issue is not used. A call
 	// whose connection ends is sent again if it is [rpc.Call].Repeatable, which calls are whose
-	// replies the server keeps.
+	// replies the server keeps. Its MinDelay and MaxDelay, or else 20 ms and 5 s, also limit the wait between
+	// attempts to offer the log, which may take 10 s. After a failed one calls are made nevertheless, and their replies
+	// come without records until another has succeeded.
 	// Dial should open RDMA connections: on others, replies come without records.
 	Redial redial.Config
 	// Host is the host of the log connection if the server names none. Dial opens the connection;
 	// if nil, by TCP.
 	Host string
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// MinDelay and MaxDelay limit the wait between attempts to offer the log, which doubles each time. An attempt
-	// may take 10 s. After a failed one calls are made nevertheless, and their replies come without records until
-	// another has succeeded. If zero, 20 ms and 5 s.
-	MinDelay, MaxDelay time.Duration
 	// Logger gets a line per log connection and per failure. If nil, nothing is logged.
 	Logger *zap.Logger
 }
@@ -70,21 +60,11 @@ func (c *Config) fill() (*Config, error) {
 	if c != nil {
 		f = *c
 	}
-	err := setting.Check(setting.Time("MinDelay", f.MinDelay), setting.Time("MaxDelay", f.MaxDelay))
-	f.MinDelay = cmp.Or(f.MinDelay, defaultMinDelay)
-	f.MaxDelay = cmp.Or(f.MaxDelay, defaultMaxDelay)
 	if f.Logger == nil {
 		f.Logger = zap.NewNop()
 	}
-	switch {
-	case err != nil:
-	case f.Memory == nil:
-		err = setting.Error("Memory must be set")
-	case f.MinDelay > f.MaxDelay:
-		err = setting.Error("MinDelay is %v, want at most MaxDelay, %v", f.MinDelay, f.MaxDelay)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("replies: %w", err)
+	if f.Memory == nil {
+		return nil, fmt.Errorf("replies: %w", setting.Error("Memory must be set"))
 	}
 	return &f, nil
 }

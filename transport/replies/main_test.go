@@ -118,7 +118,7 @@ func faulty(ring int) (m *pmemtest.Sim, f *pmemtest.Faults) {
 func open(t *testing.T, mem region.Memory, addr func() string) *replies.Client {
 	t.Helper()
 	c, err := replies.Open(&replies.Config{
-		Memory: mem, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond,
+		Memory: mem,
 		Redial: redial.Config{
 			Dial: func(ctx context.Context) (redial.Conn, error) {
 				return transport.Dial(ctx, "tcp", addr(), nil)

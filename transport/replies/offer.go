@@ -47,13 +47,14 @@ func (c *Client) again() {
 // reconnect offers the log again when its connection has ended but the one for calls has not. If that has
 // ended too, the next one begins with an offer: see dial. While calls are held it makes that one.
 func (c *Client) reconnect() {
+	least, most := cmp.Or(c.cfg.Redial.MinDelay, 20*time.Millisecond), cmp.Or(c.cfg.Redial.MaxDelay, 5*time.Second)
 	for {
 		select {
 		case <-c.kick:
 		case <-c.ctx.Done():
 			return
 		}
-		_ = rendezvous.Keep(c.ctx, c.cfg.MinDelay, c.cfg.MaxDelay, c.offerAgain, over) // refused has the error
+		_ = rendezvous.Keep(c.ctx, least, most, c.offerAgain, over) // refused has the error
 	}
 }
 

@@ -71,8 +71,8 @@ func stress(t *testing.T, seed uint64) {
 	mem := sim(*stressCalls * 256)
 	created(t, mem)
 	c, err := replies.Open(&replies.Config{
-		Memory: mem, MinDelay: time.Millisecond, MaxDelay: 4 * time.Millisecond,
-		Dial: func(ctx context.Context, _ string) (net.Conn, error) { return s.dial(ctx, w.logs.Addr().String()) },
+		Memory: mem,
+		Dial:   func(ctx context.Context, _ string) (net.Conn, error) { return s.dial(ctx, w.logs.Addr().String()) },
 		Redial: redial.Config{
 			Dial: func(ctx context.Context) (redial.Conn, error) {
 				nc, err := s.dial(ctx, w.rawRPC)
