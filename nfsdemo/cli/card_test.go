@@ -223,6 +223,14 @@ func TestCardFlags(t *testing.T) {
 	if status := a.run(t.Context(), []string{"ls", "nfs+rdma://192.0.2.5/"}); status != exitFailed || !strings.Contains(errs.String(), "no RDMA peer at 192.0.2.5:20049") || strings.Contains(errs.String(), "iWARP") {
 		t.Errorf("status %d, %s", status, errs.String())
 	}
+	var out bytes.Buffer
+	a.stdout = &out
+	c.Dial = func(context.Context, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "rdma", Err: context.DeadlineExceeded}
+	}
+	if status := a.run(t.Context(), []string{"doctor", "nfs+rdma://192.0.2.5/"}); status != exitFailed || !strings.Contains(out.String(), "the host is down") {
+		t.Errorf("status %d, %s", status, out.String())
+	}
 	if r := n.command(t, "doctor", "nfs+rdma://192.0.2.5/"); !strings.Contains(r.stdout, "no RDMA device reaches this address") || strings.Contains(r.stdout, "check the address") {
 		t.Error(r.stdout)
 	}

@@ -495,6 +495,9 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%d, receive %v: %T %v", tt.status, tt.recv, err, err)
 		}
 	}
+	if err := cmError(syscall.ETIMEDOUT); !errors.Is(err, os.ErrDeadlineExceeded) || !errors.Is(err, syscall.ETIMEDOUT) {
+		t.Error(err)
+	}
 }
 
 func is[E error](err error) bool {

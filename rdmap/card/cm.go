@@ -15,6 +15,7 @@ import (
 	"unsafe"
 
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 )
 
 // Kinds of events.
@@ -63,7 +64,11 @@ func managed() (*manager, error) {
 	var rc C.int
 	pristine(func() { rc = C.card_channel(&m.ch) })
 	if rc != 0 {
-		if errno := syscall.Errno(rc); errno != syscall.ENODEV {
+		errno := syscall.Errno(rc)
+		if unix.Access("/dev/infiniband/rdma_cm", unix.R_OK|unix.W_OK) == syscall.EACCES {
+			errno = syscall.EACCES // librdmacm reports that of another name of the file, which only udev makes
+		}
+		if errno != syscall.ENODEV {
 			return nil, cmError(errno)
 		}
 		return nil, fmt.Errorf("%w (%w)", ErrNoRDMA, syscall.ENODEV)

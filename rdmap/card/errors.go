@@ -33,6 +33,8 @@ func cmError(errno syscall.Errno) error {
 		return fmt.Errorf("%w: read and write access to /dev/infiniband/rdma_cm and uverbs* is needed", errno)
 	case syscall.ENOMEM:
 		return fmt.Errorf("%w: %w", errMemlock, errno)
+	case syscall.ETIMEDOUT:
+		return fmt.Errorf("%w (%w)", os.ErrDeadlineExceeded, errno)
 	default:
 		return errno
 	}

@@ -354,7 +354,8 @@ func (d *doctor) device(ctx context.Context) Result {
 	if oe, ok := errors.AsType[*rpc.OpError](err); ok && oe.Rejected() {
 		return judge(&mpa.Reply{Frame: mpa.Frame{Rejected: true}})
 	}
-	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Net == "rdma" { // it says what to do
+	late := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+	if oe, ok := errors.AsType[*net.OpError](err); ok && oe.Net == "rdma" && !late { // it says what to do
 		return bad("", "%s: %v", d.URL.Addr(), oe.Err)
 	}
 	r := unreachable(d.URL.Addr(), err, "the server (--listen)")
