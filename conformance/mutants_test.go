@@ -1,21 +1,24 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
 var (
 	faultHead   = regexp.MustCompile(`(?s)^Breaks: [^\n]+\n(Rules: [^\n]+\n)+((Test|Long): \./[^ \n]+ \w+[^\n]*\n)+\n--- a/`)
+	faultTest   = regexp.MustCompile(`(?m)^(?:Test|Long): (\S+) (\w+)`)
 	orderingRow = regexp.MustCompile(`spec: "(rdmap [^"]+)"`)
 )
 
-// TestMutants: each fault of mutants/ still applies, so whoever moves code carries its faults along, and each row of
-// the ordering tables has a fault that its test must notice. `make mutants` runs the tests.
+// TestMutants: each fault of mutants/ still applies, and its tests exist, so whoever moves code carries its faults along, and
+// each row of the ordering tables has a fault that its test must notice. `make mutants` runs the tests.
 func TestMutants(t *testing.T) {
 	faults, err := filepath.Glob("mutants/*.diff")
 	if err != nil || faults == nil {
@@ -28,6 +31,12 @@ func TestMutants(t *testing.T) {
 			t.Errorf("%s does not begin with lines of Breaks:, Rules: and Test:, and an empty one", f)
 		}
 		all.Write(b)
+		for _, m := range faultTest.FindAllSubmatch(b, -1) {
+			in := must(filepath.Glob(filepath.Join("..", string(m[1]), "*_test.go")))(t)
+			if !slices.ContainsFunc(in, func(f string) bool { return bytes.Contains(must(os.ReadFile(f))(t), []byte("\nfunc "+string(m[2])+"(")) }) {
+				t.Errorf("%s: %s has no %s", f, m[1], m[2])
+			}
+		}
 		cmd := exec.CommandContext(t.Context(), "git", "apply", "--check", "conformance/"+f)
 		cmd.Dir = ".."
 		if out, err := cmd.CombinedOutput(); err != nil {
