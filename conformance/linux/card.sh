@@ -2,7 +2,7 @@
 # Linux and stag over verbs: nfsdemo/stagcard in one guest, Linux's NFS client and stag's in two others, over soft RoCE and
 # soft iWARP; see card-guest.sh. What went between the guests is judged.
 #
-# usage: card.sh [rxe|siw]... (Debian 12, root, with libibverbs-dev and librdmacm-dev; about 10 min each with the guest built)
+# usage: card.sh [rxe|siw]... (Debian 12, root, with libibverbs-dev and librdmacm-dev; 10 to 15 min each with the guest built)
 # MOUNTS=200 is how many mounts are made one after the other (default 50).
 # Prints one line per check; exit 1 on any failure.
 set -euo pipefail
