@@ -33,7 +33,9 @@ func TestMutants(t *testing.T) {
 		all.Write(b)
 		for _, m := range faultTest.FindAllSubmatch(b, -1) {
 			in := must(filepath.Glob(filepath.Join("..", string(m[1]), "*_test.go")))(t)
-			if !slices.ContainsFunc(in, func(f string) bool { return bytes.Contains(must(os.ReadFile(f))(t), []byte("\nfunc "+string(m[2])+"(")) }) {
+			if !slices.ContainsFunc(in, func(f string) bool {
+				return bytes.Contains(must(os.ReadFile(f))(t), []byte("\nfunc "+string(m[2])+"("))
+			}) {
 				t.Errorf("%s: %s has no %s", f, m[1], m[2])
 			}
 		}
