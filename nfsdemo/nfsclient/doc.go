@@ -6,7 +6,7 @@
 //	c, err := nfsclient.Dial(ctx, u, nil)  // MOUNT, connect, FSINFO
 //	defer c.Close()
 //	node, err := c.Lookup(ctx, u.Path)
-//	n, err := c.ReadTo(ctx, node, os.Stdout…)
+//	end, err := c.ReadTo(ctx, node, file, 0, nil)
 //
 // # Layers
 //
