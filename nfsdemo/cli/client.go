@@ -57,7 +57,7 @@ func (a *app) addClientFlags(cmd *cobra.Command) {
 // addTreeFlag declares the flag of commands that go through directories.
 func (a *app) addTreeFlag(cmd *cobra.Command) {
 	a.client.maxNames = nfsclient.DefaultMaxTree
-	cmd.Flags().Var(number[int64]{&a.client.maxNames, 1, math.MaxInt64, 0}, "max-names", "give up when there are more than `N` names below the arguments, since a broken server may list them without end")
+	cmd.Flags().Var(number[int64]{&a.client.maxNames, 1, 1 << 40, 0}, "max-names", "give up when there are more than `N` names below the arguments, since a broken server may list them without end")
 }
 
 // clientConfig is what the flags ask for.
