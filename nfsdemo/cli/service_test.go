@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -215,6 +216,9 @@ func TestPlaces(t *testing.T) {
 	export, link := filepath.Join(top, "export"), filepath.Join(top, "link")
 	noErr(t, os.Mkdir(export, 0o755))
 	noErr(t, os.Symlink(export, link))
+	taken, err := net.Listen("tcp", "127.0.0.1:0") // what is not refused ends there
+	noErr(t, err)
+	defer taken.Close()
 	for _, flags := range [][]string{
 		{"--state", filepath.Join(export, "state")},
 		{"--state", filepath.Join(link, "new", "state")},
@@ -223,7 +227,7 @@ func TestPlaces(t *testing.T) {
 		{"--pcap", filepath.Join(link, "y.pcapng")},
 		{"--push-log", filepath.Join(link, "log")},
 	} {
-		r := command(t.Context(), "", append([]string{"serve", "--export", export, "--listen", "127.0.0.1:0"}, flags...)...)
+		r := command(t.Context(), "", append([]string{"serve", "--export", export, "--listen", taken.Addr().String()}, flags...)...)
 		if r.status != exitUsage || !strings.Contains(r.stderr, flags[0]+" "+flags[1]+" is inside the export "+export) {
 			t.Errorf("%v: status %d, %s", flags, r.status, r.stderr)
 		}

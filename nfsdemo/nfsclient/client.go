@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -400,28 +401,42 @@ type program struct {
 // do sends a call and decodes its results with parse. A reply header with a status other than SUCCESS
 // is an error. call.MaxResults limits the reply.
 func (r *program) do(ctx context.Context, call *rpc.Call, parse func(d *xdr.Decoder, reply *rpc.Reply) error) error {
-	call.Prog, call.Vers, call.Cred = r.prog, r.vers, r.cred
-	call.Repeatable = true // NFS servers keep the replies to changes; all else may run twice, leases too
-	var reply rpc.Reply
-	if err := r.caller.Do(ctx, call, &reply); err != nil {
-		return err
+	x := exchanges.Get().(*exchange)
+	x.call = *call // which stays with its caller: only the copy escapes
+	x.call.Prog, x.call.Vers, x.call.Cred = r.prog, r.vers, r.cred
+	x.call.Repeatable = true // NFS servers keep the replies to changes; all else may run twice, leases too
+	if err := r.caller.Do(ctx, &x.call, &x.reply); err != nil {
+		return err // and x is left to the connection, which may still hold it
 	}
-	defer reply.Release()
-	if err := reply.Header.Err(); err != nil {
+	defer func() {
+		x.reply.Release()
+		*x = exchange{}
+		exchanges.Put(x)
+	}()
+	if err := x.reply.Header.Err(); err != nil {
 		return err
 	}
 	if parse == nil {
 		return nil
 	}
-	d := xdr.NewDecoder(reply.Results)
-	if err := parse(&d, &reply); err != nil {
+	x.results = xdr.NewDecoder(x.reply.Results)
+	if err := parse(&x.results, &x.reply); err != nil {
 		return err
 	}
-	if err := d.Err(); err != nil {
+	if err := x.results.Err(); err != nil {
 		return fmt.Errorf("the server's answer cannot be decoded: %w", err)
 	}
 	return nil
 }
+
+// exchange is what of a call and its reply others see. To make and to collect it was a sixth of the client's time for GETATTR.
+type exchange struct {
+	call    rpc.Call
+	reply   rpc.Reply
+	results xdr.Decoder
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
 // null calls procedure 0, which every program answers (RFC 5531 Section 12.1).
 func (r *program) null(ctx context.Context) error {

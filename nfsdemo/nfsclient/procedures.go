@@ -13,11 +13,21 @@ import (
 
 // Refresh fetches the attributes of n (RFC 1813 Section 3.3.1).
 func (c *Client) Refresh(ctx context.Context, n *Node) error {
-	var res nfs3.GetAttrRes
-	err := c.call(ctx, nfs3.ProcGetAttr, &nfs3.GetAttrArgs{Handle: n.FH}, &res)
-	if err == nil {
-		n.Attr = res.Attr
+	args := nfs3.GetAttrArgs{Handle: n.FH}
+	call := rpc.Call{
+		Proc: uint32(nfs3.ProcGetAttr), Args: xdr.Encode(make([]byte, 0, 96), &args), MaxResults: nfs3.ProcGetAttr.MaxRes(),
 	}
+	err := c.send(ctx, nfs3.ProcGetAttr, &call, func(d *xdr.Decoder, _ *rpc.Reply) error {
+		var res nfs3.GetAttrRes
+		if err := xdr.Decode(d, &res).Err(); err != nil {
+			return err
+		}
+		if res.Status != nfs3.OK {
+			return &StatusError{Proc: nfs3.ProcGetAttr, Status: res.Status}
+		}
+		n.Attr = res.Attr
+		return nil
+	})
 	return pathErr("stat", n.Path, err)
 }
 
