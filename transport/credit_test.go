@@ -76,6 +76,7 @@ func TestFirstCall(t *testing.T) {
 			select {
 			case <-h.enter:
 			case <-late:
+				close(h.leave)
 				c.Close()
 				blocked.Wait()
 				t.Fatal("a first call that does not end holds up another")

@@ -1,15 +1,22 @@
 package transport_test
 
 import (
+	"cmp"
+	"flag"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stag-rdma/stag/rdmap/rdmaptest"
 	"github.com/stag-rdma/stag/transport/internal/memory"
 )
 
 // TestMain fails when a goroutine or a pooled buffer outlives the tests.
-func TestMain(m *testing.M) { rdmaptest.Main(m, pooled) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	patience = cmp.Or(flag.Lookup("test.timeout").Value.(flag.Getter).Get().(time.Duration), 10*time.Minute) / 3
+	rdmaptest.Main(m, pooled)
+}
 
 func pooled() error {
 	if n := memory.Shared.Live(); n != 0 {

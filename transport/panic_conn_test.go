@@ -160,6 +160,7 @@ func TestClientPanic(t *testing.T) {
 		"context, third":  {asked: 3},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each waits, if its connection stays
 			s := &transport.Server{Handler: rpc.HandlerFunc(func(context.Context, *rpc.Request, *rpc.Response) {})}
 			a, b := rdmaptest.Pipe()
 			served := make(chan error, 1)
