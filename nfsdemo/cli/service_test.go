@@ -83,7 +83,7 @@ func TestHandlers(t *testing.T) {
 const (
 	traitsOfNFS = `100003 3 2: blocks once
 100003 3 6: blocks
-100003 3 7: blocks once lazy
+100003 3 7: blocks once
 100003 3 8: blocks once
 100003 3 9: blocks once
 100003 3 10: blocks once

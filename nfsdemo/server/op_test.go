@@ -216,7 +216,9 @@ func TestMayBlock(t *testing.T) {
 		if describe(onMem, nfs3.Program, 3, proc).Once != slices.Contains(once, nfs3.Proc(proc)) || describe(onMem, nfs3.Program, 2, proc).Once {
 			t.Errorf("%v: must it run once?", nfs3.Proc(proc))
 		}
-		if describe(onMem, nfs3.Program, 3, proc).Lazy != (nfs3.Proc(proc) == nfs3.ProcWrite) {
+		large := nfs3.WriteArgs{Handle: make(nfs3.FileHandle, 8), Count: 64<<10 + 1}
+		req := rpc.Request{CallHeader: xdr.CallHeader{Prog: nfs3.Program, Vers: 3, Proc: proc}, Args: xdr.Encode(nil, large.Head())}
+		if onMem.Describe(&req).Lazy != (nfs3.Proc(proc) == nfs3.ProcWrite) || describe(onMem, nfs3.Program, 3, proc).Lazy {
 			t.Errorf("%v: does it take its data itself?", nfs3.Proc(proc))
 		}
 		if describe(onMem, nfs3.Program, 3, proc).Blocks {

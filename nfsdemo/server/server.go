@@ -121,6 +121,10 @@ func (s *Server) serveNFS(ctx context.Context, c *Call) error {
 	return procs[o.proc](&o, &d)
 }
 
+// pullFirst is up to how many octets of data a WRITE is looked at when they have come, as if they had been in the call. To see first
+// whether it would be refused costs a stat: a sixth of the server's time for 4 KiB, and more than the data themselves.
+const pullFirst = 64 << 10
+
 // describe sorts READ and WRITE by how long they take: by export, which says on what disk the file is,
 // by size, and by how durable the data must be. A call changes the files and directories whose handles it has.
 func (s *Server) describe(proc uint32, args []byte) (t rpc.Traits) {
@@ -136,7 +140,7 @@ func (s *Server) describe(proc uint32, args []byte) (t rpc.Traits) {
 	case nfs3.ProcWrite:
 		var a nfs3.WriteArgs
 		xdr.Decode(&d, a.Head())
-		t.Lazy, t.Once, t.Changes[0] = true, true, a.Handle.Hash()
+		t.Lazy, t.Once, t.Changes[0] = a.Count > pullFirst, true, a.Handle.Hash()
 		handle, t.Class = a.Handle, uint32(a.Stable)<<6|uint32(bits.Len32(a.Count))
 	default:
 		t.Changes, t.Once = p.Changes(args)

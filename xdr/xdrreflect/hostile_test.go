@@ -85,19 +85,14 @@ func TestAbsentArm(t *testing.T) {
 	}
 }
 
-// TestNegativeArm: no unsigned discriminant selects a negative arm, in both directions.
+// TestNegativeArm: an unsigned discriminant has no negative arm, which go-xdr would see where int has 32 bits.
 func TestNegativeArm(t *testing.T) {
 	type arm struct {
 		Kind uint32 `xdr:"union"`
 		N    uint32 `xdr:"unioncase=-1"`
 	}
-	b, err := xdrreflect.Marshal(&arm{Kind: 1<<32 - 1, N: 7})
-	if err != nil || len(b) != 4 {
-		t.Fatalf("%x, %v", b, err)
-	}
-	var v arm
-	if rest, err := xdrreflect.Unmarshal(b, &v); err != nil || len(rest) != 0 || v.Kind != 1<<32-1 {
-		t.Errorf("%+v, %v", v, err)
+	if b, err := xdrreflect.Marshal(&arm{Kind: 1<<32 - 1, N: 7}); !errors.Is(err, xdrreflect.ErrType) {
+		t.Errorf("%x, %v", b, err)
 	}
 	type signed struct {
 		Kind int32  `xdr:"union"`

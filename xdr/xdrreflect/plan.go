@@ -17,7 +17,7 @@ type options struct {
 // parseTag reads the options of a field. inUnion says that a discriminant
 // stands before it. Only one option per field besides ddp: with more, go-xdr reads
 // an option's value wrongly, or reads and writes different things.
-func parseTag(f reflect.StructField, inUnion bool) (o options, err error) {
+func parseTag(f reflect.StructField, disc reflect.Kind) (o options, err error) {
 	tag := f.Tag.Get("xdr")
 	if f.Tag.Get("xdropaque") == "false" {
 		tag = strings.TrimPrefix(tag+",opaque=false", ",")
@@ -37,10 +37,13 @@ func parseTag(f reflect.StructField, inUnion bool) (o options, err error) {
 		o.numbers, ok = true, isOctets(f.Type)
 	case tag == "union":
 		o.union, ok = true, isDiscriminant(kind)
-	case key == "unioncase" && inUnion:
+	case key == "unioncase" && disc != reflect.Invalid:
 		n, err := strconv.ParseInt(val, 10, 32)
 		o.hasArm, o.arm = true, int32(n)
 		ok = err == nil && strconv.FormatInt(n, 10) == val
+		if n < 0 && (disc < reflect.Int || disc > reflect.Int64) {
+			ok = false // go-xdr compares numbers of type int: it would be there where that has 32 bits
+		}
 	}
 	if o.item && (kind != reflect.Slice || f.Type.Elem() != reflect.TypeFor[byte]() || o.numbers) {
 		ok = false
@@ -219,7 +222,7 @@ func (b *builder) buildList(p *plan, numbers bool) (err error) {
 
 // buildStruct completes the plan of a structure.
 func (b *builder) buildStruct(p *plan) error {
-	inUnion := false
+	var disc reflect.Kind // of the last discriminant
 	for i := range p.typ.NumField() {
 		sf := p.typ.Field(i)
 		if !sf.IsExported() {
@@ -228,7 +231,7 @@ func (b *builder) buildStruct(p *plan) error {
 			}
 			continue
 		}
-		o, err := parseTag(sf, inUnion)
+		o, err := parseTag(sf, disc)
 		if err != nil {
 			return err
 		}
@@ -236,7 +239,9 @@ func (b *builder) buildStruct(p *plan) error {
 		if f.plan, err = b.build(sf.Type, o.numbers); err != nil {
 			return fmt.Errorf("field %s: %w", sf.Name, err)
 		}
-		inUnion = inUnion || o.union
+		if o.union {
+			disc = sf.Type.Kind()
+		}
 		p.fields = append(p.fields, f)
 	}
 	return nil

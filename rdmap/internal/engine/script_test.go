@@ -152,15 +152,17 @@ func args(words []string) (kv map[string]string, rest []string) {
 	return kv, rest
 }
 
-func (s *script) num(kv map[string]string, key string) int {
+func (s *script) num(kv map[string]string, key string) int { return int(s.num64(kv, key)) }
+
+func (s *script) num64(kv map[string]string, key string) uint64 {
 	if kv[key] == "" {
 		return 0
 	}
-	n, err := strconv.ParseInt(kv[key], 0, 64)
+	n, err := strconv.ParseUint(kv[key], 0, 64)
 	if err != nil {
 		s.t.Fatalf("%s=%s: %v", key, kv[key], err)
 	}
-	return int(n)
+	return n
 }
 
 func (s *script) command(line string) {
@@ -290,18 +292,18 @@ var scriptOps = map[string]verbs.Opcode{
 
 func (s *script) post(e *halves, op string, kv map[string]string) {
 	wr := verbs.WR{
-		Op: scriptOps[op], Head: []byte(kv["text"]), STag: s.regions[kv["stag"]].STag(), TO: uint64(s.num(kv, "to")),
-		Sink: s.regions[kv["sink"]].STag(), SinkTO: uint64(s.num(kv, "sinkto")), Len: uint32(s.num(kv, "len")),
+		Op: scriptOps[op], Head: []byte(kv["text"]), STag: s.regions[kv["stag"]].STag(), TO: s.num64(kv, "to"),
+		Sink: s.regions[kv["sink"]].STag(), SinkTO: s.num64(kv, "sinkto"), Len: uint32(s.num(kv, "len")),
 		Flags: verbs.FlushFlags(s.num(kv, "flags")),
 	}
 	if n := s.num(kv, "n"); n > 0 {
 		wr.Body = rdmaptest.Pattern(n)
 	}
 	if kv["word"] != "" {
-		wr.Body = binary.BigEndian.AppendUint64(nil, uint64(s.num(kv, "word")))
+		wr.Body = binary.BigEndian.AppendUint64(nil, s.num64(kv, "word"))
 	}
 	if op == "add" {
-		wr.Atomic = &verbs.Atomic{Operand: uint64(s.num(kv, "operand"))}
+		wr.Atomic = &verbs.Atomic{Operand: s.num64(kv, "operand")}
 	}
 	switch hash := kv["hash"]; hash {
 	case "":
