@@ -77,7 +77,7 @@ test-narrow: ## the pure machines where int has 32 bits (GOARCH=386); CRC32C wit
 
 .PHONY: test-long
 test-long: ## messages of 4 GiB, 100000 before the oracle of chunks, a capture of 2 GiB, 10^8 steps of credits
-	go test -count=1 -run Longest ./rdmap/internal/engine && go test -count=1 -run Longest ./rdmap -long
+	go test -count=1 -run Longest ./rdmap/internal/engine
 	go test -count=1 -run Oracle ./rpcrdma -messages 100000
 	go test -count=1 -v -run TestStream ./conformance/internal/decode -long
 	go test -count=1 -v -run TestPoolModel ./credits -pool.steps 100000000
