@@ -14,8 +14,8 @@ type options struct {
 	arm                                    int32
 }
 
-// parseTag reads the options of a field. inUnion says that a discriminant
-// stands before it. Only one option per field besides ddp: with more, go-xdr reads
+// parseTag reads the options of a field. disc is the kind of the discriminant
+// that stands before it, Invalid if none does. Only one option per field besides ddp: with more, go-xdr reads
 // an option's value wrongly, or reads and writes different things.
 func parseTag(f reflect.StructField, disc reflect.Kind) (o options, err error) {
 	tag := f.Tag.Get("xdr")
