@@ -319,14 +319,15 @@ func (c *Client) look() {
 	defer in.mu.Unlock()
 	c.mu.Lock()
 	w := c.pending[xid]
+	if w != nil {
+		in.most = min(w.most, c.cfg.MaxPayload)
+	}
+	placed := w != nil && w.sink != nil
 	c.mu.Unlock()
-	if w == nil {
-		return
+	if !placed {
+		return // w may be another call's by now
 	}
-	in.most = min(w.most, c.cfg.MaxPayload)
-	if len(w.sink) < sinkMin {
-		return
-	}
+	// Its call cannot leave: that has to withdraw the sink first, and waits for mu.
 	d := xdr.NewDecoder(head)
 	var h xdr.ReplyHeader
 	if h.Parse(&d) != nil || h.Err() != nil {
