@@ -429,7 +429,7 @@ func (r *program) do(ctx context.Context, call *rpc.Call, parse func(d *xdr.Deco
 	return nil
 }
 
-// exchange is what of a call and its reply others see. To make and to collect it was a sixth of the client's time for GETATTR.
+// exchange is what of a call and its reply others see. To make it anew took 1.1 of 6.0 us of the client's processor for GETATTR.
 type exchange struct {
 	call    rpc.Call
 	reply   rpc.Reply

@@ -122,7 +122,7 @@ func (s *Server) serveNFS(ctx context.Context, c *Call) error {
 }
 
 // pullFirst is up to how many octets of data a WRITE is looked at when they have come, as if they had been in the call. To see first
-// whether it would be refused costs a stat: a sixth of the server's time for 4 KiB, and more than the data themselves.
+// whether it would be refused costs a stat: a seventh of the server's processor time for 4 KiB.
 const pullFirst = 64 << 10
 
 // describe sorts READ and WRITE by how long they take: by export, which says on what disk the file is,
